@@ -24,15 +24,17 @@ SEED ?= 1
 # Hosts that join and hosts that are killed.
 CHURN ?= 50
 CHURN_UES ?= 200
+SHARDS ?= 3
 # Release (tag, commit or binary) whose hosts join the cluster of cluster-upgrade, and how many.
 FROM ?= HEAD
 JOINS ?= 6
 
-.PHONY: help setup build demo cluster-demo cluster-churn cluster-upgrade test test-experiments test-stores check lint licences bench crash faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
+.PHONY: help setup build demo cluster-demo cluster-churn shard-churn cluster-upgrade test test-experiments test-stores check lint licences bench crash faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
 
 help:
 	@echo 'make demo              build; 100 UEs register, exchange packets and deregister, in network namespaces'
 	@echo 'make cluster-demo      build; a cluster with 2,000 UEs under faults, none is lost'
+	@echo 'make shard-churn       $(CHURN) of the shards of one process tree are killed under load (CHURN=N), no UE is lost'
 	@echo 'make cluster-churn     $(CHURN) hosts join a cluster under load and $(CHURN) are killed (CHURN=N), no UE is lost'
 	@echo 'make cluster-upgrade   hosts of another release (FROM=tag, commit or binary) join a cluster under load'
 	@echo 'make build             the release binary: $(VIREO)'
@@ -68,6 +70,9 @@ cluster-demo: build
 
 cluster-churn: build
 	$(VIREO) demo --churn $(CHURN) --ues $(CHURN_UES) --gnbs 4 $(ARGS)
+
+shard-churn: build
+	$(VIREO) demo --shards $(SHARDS) --churn $(CHURN) --ues $(CHURN_UES) --gnbs 4 $(ARGS)
 
 cluster-upgrade: build
 	PATH="$(dir $(CARGO)):$$PATH" scripts/cluster-upgrade $(VIREO) $(FROM) $(JOINS) $(CHURN_UES)

@@ -3,6 +3,8 @@
 //! Three hosts behind one balancer. All procedures are of UEs of one owner, so that its CPU time
 //! is known apart from that of replicas. With `steering.inter = "round-robin"` owner and replicas
 //! serve in turn. The cost of a replica follows from this mixture and the cost of the owner.
+//!
+//! The last two variants are `vireo run` with one host, and with two shards (`pools.shards`).
 
 use crate::results::{Bound, Configuration, Figure, Machine, Measured, OfferedLoad, Summary};
 use std::io::Write as _;
@@ -94,10 +96,19 @@ struct Variant {
     /// Number of shards, if UEs of all hosts are active: hosts without copies that run the steps on
     /// their own threads.
     shards: Option<usize>,
+    /// True if the shards are those of `vireo run`; several have copies.
+    is_tree: bool,
 }
 
-const OWNER: Variant =
-    Variant { name: "owner", about: "The owner serves.", replicas: 1, ack: "one", in_turn: false, shards: None };
+const OWNER: Variant = Variant {
+    name: "owner",
+    about: "The owner serves.",
+    replicas: 1,
+    ack: "one",
+    in_turn: false,
+    shards: None,
+    is_tree: false,
+};
 const TURNS: Variant = Variant { name: "in turn", about: "Owner and replica serve in turn.", in_turn: true, ..OWNER };
 const OWNER_OF_TWO: Variant = Variant { name: "owner, 2 replicas", replicas: 2, ..OWNER };
 const TURNS_OF_TWO: Variant =
@@ -116,11 +127,36 @@ const TWO_SHARDS: Variant = Variant {
     shards: Some(2),
     ..OWNER
 };
-const VARIANTS: [Variant; 7] = [OWNER, TURNS, OWNER_OF_TWO, TURNS_OF_TWO, NO_ACK, ONE_SHARD, TWO_SHARDS];
+const ONE_OF_RUN: Variant = Variant {
+    name: "vireo run, 1 shard",
+    about: "One process with inline steps, without copies.",
+    is_tree: true,
+    ..ONE_SHARD
+};
+const TWO_OF_RUN: Variant = Variant {
+    name: "vireo run, 2 shards",
+    about: "One process tree; each shard has half of the UEs, and copies of the others.",
+    is_tree: true,
+    ..TWO_SHARDS
+};
+const VARIANTS: [Variant; 9] =
+    [OWNER, TURNS, OWNER_OF_TWO, TURNS_OF_TWO, NO_ACK, ONE_SHARD, TWO_SHARDS, ONE_OF_RUN, TWO_OF_RUN];
 
 impl Variant {
+    /// Returns the options of the core for this number of subscribers.
+    fn options(self, subscribers: u64) -> CoreOptions {
+        let hosts = if self.is_tree { 0 } else { self.shards.unwrap_or(HOSTS) };
+        let shards = self.shards.filter(|shards| self.is_tree && *shards > 1).map_or(0, |shards| shards as u8);
+        CoreOptions { subscribers, hosts, shards, tables: self.tables(), ..CoreOptions::default() }
+    }
+
     fn tables(self) -> String {
         let Variant { replicas, ack, in_turn, .. } = self;
+        if self.is_tree {
+            // The lab adds the table of several shards.
+            let inline = "[pools]\nworker-model = \"inline\"\n\n";
+            return format!("{}{UNSHED}", if self.shards > Some(1) { "" } else { inline });
+        }
         if self.shards.is_some() {
             return format!("[replication]\nmode = \"none\"\n\n[pools]\nworker-model = \"inline\"\n\n{UNSHED}");
         }
@@ -132,7 +168,7 @@ impl Variant {
 /// CPU time so far, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct CpuTimes {
-    /// Balancer, with the controller and the UPF.
+    /// Balancer, with the controller and the UPF; of `vireo run` all processes.
     balancer: f64,
     owner: f64,
     replicas: f64,
@@ -180,6 +216,8 @@ struct Outcome {
     /// Proposals, and those refused.
     proposals: u64,
     refused: u64,
+    /// Resident memory of all processes of `vireo run` after the load, in MiB.
+    memory_mib: f64,
 }
 
 /// Difference of a replica-served procedure to an owner-served one, from a mixture.
@@ -265,16 +303,14 @@ impl Bench {
     /// Runs both loads on a new cluster.
     fn measure(&self, variant: Variant) -> Result<Outcome, Failure> {
         self.interrupt.check()?;
-        let options = CoreOptions {
-            subscribers: u64::from(self.size.ues) * LOADS as u64,
-            hosts: variant.shards.unwrap_or(HOSTS),
-            tables: variant.tables(),
-            ..CoreOptions::default()
-        };
+        let options = variant.options(u64::from(self.size.ues) * LOADS as u64);
         let mut core = Core::start(&self.lab, &options, create(Path::new("/tmp/core.log"))?, &self.interrupt)?;
         core.wait_for_upfs(&self.interrupt)?;
         let [busy, calm] = self.size.rates;
-        let (outcome, _) = self.load(&mut core, variant, (0, busy))?;
+        let (mut outcome, _) = self.load(&mut core, variant, (0, busy))?;
+        if variant.is_tree {
+            outcome.memory_mib = core.resident_bytes()? as f64 / f64::from(1 << 20);
+        }
         if variant.shards.is_some() {
             core.stop()?;
             return Ok(outcome);
@@ -428,6 +464,10 @@ fn figures(rounds: &[Round]) -> Result<Vec<Figure>, Failure> {
             each(&|round| 2.0 * round[5].cpu.hosts() / round[6].cpu.hosts())?,
         )
         .mark(Bound::AtLeast(TWO_BY_ONE)),
+        Figure::new("CPU of vireo run, 1 shard", "us", each(&|round| round[7].cpu.total())?),
+        Figure::new("CPU of vireo run, 2 shards with copies", "us", each(&|round| round[8].cpu.total())?),
+        Figure::new("memory of vireo run, 1 shard", "MiB", each(&|round| round[7].memory_mib)?),
+        Figure::new("memory of vireo run, 2 shards with copies", "MiB", each(&|round| round[8].memory_mib)?),
     ]);
     let pairs =
         [("the replica of 1", 0, 1, FIRST_DELAYS, true), ("a replica of 2, in the mean", 2, 3, OTHER_DELAYS, false)];
@@ -484,7 +524,8 @@ fn notes(rounds: &[Round]) -> Vec<String> {
          the wake-ups of the threads."
             .to_owned(),
         "A shard is a host that runs the steps on its own thread. Two shards with a core each serve twice what one serves, \
-         by the CPU time that a request costs at one shard and at two."
+         by the CPU time that a request costs at one shard and at two. The CPU time of vireo run is that of all its \
+         processes; two shards of it have copies of each other's UEs."
             .to_owned(),
     ];
     if rounds.iter().any(|round| ByReplica::from_mixture(&round[0], &round[1]).is_none()) {
@@ -504,10 +545,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("vireo.toml");
         for variant in VARIANTS {
-            let options = CoreOptions { tables: variant.tables(), hosts: HOSTS, ..CoreOptions::default() };
-            std::fs::write(&path, config(&options)).unwrap();
+            std::fs::write(&path, config(&variant.options(10))).unwrap();
             let config = Config::load(Some(&path)).unwrap_or_else(|e| panic!("{}: {e}", variant.name));
-            assert_eq!(config.cluster.replication.is_on(), variant.shards.is_none(), "{}", variant.name);
+            let has_copies = variant.shards.is_none() || variant == TWO_OF_RUN;
+            assert_eq!(config.cluster.replication.is_on(), has_copies, "{}", variant.name);
+            assert_eq!(config.shards, if variant == TWO_OF_RUN { 2 } else { 1 }, "{}", variant.name);
             if variant.shards.is_none() {
                 assert_eq!(config.cluster.replication.replicas, variant.replicas);
             }
@@ -517,7 +559,8 @@ mod tests {
     #[test]
     fn replica_cost_follows_from_mixture() {
         let cpu = |owner, replicas| CpuTimes { balancer: 10.0, owner, replicas };
-        let of = |cpu, latency_us, share| Outcome { cpu, latency_us, share, proposals: 5000, refused: 1 };
+        let of =
+            |cpu, latency_us, share| Outcome { cpu, latency_us, share, proposals: 5000, refused: 1, memory_mib: 0.0 };
         let owner = of(cpu(40.0, 10.0), 500.0, 0.0);
         // The replica serves half: 20 us of the owner and 38 us of the replica.
         let turns = of(cpu(30.0, 24.0), 450.0, 0.5);
@@ -525,7 +568,8 @@ mod tests {
         assert_eq!((replica.cpu, replica.latency_us), (cpu(20.0, 38.0), 400.0));
         assert_eq!(ByReplica::from_mixture(&owner, &of(cpu(40.0, 10.0), 500.0, 0.0)), None);
         let shards = [of(cpu(40.0, 0.0), 0.0, 0.0), of(cpu(42.0, 0.0), 0.0, 0.0)];
-        let round = [owner, turns, owner, turns, of(cpu(40.0, 10.0), 300.0, 0.0), shards[0], shards[1]];
+        let [one, two] = shards;
+        let round = [owner, turns, owner, turns, of(cpu(40.0, 10.0), 300.0, 0.0), one, two, one, two];
         let figures = figures(&[round]).unwrap();
         let figure = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();
         assert_eq!(figure("one-way delay between hosts, with wake-ups").ours.median, 100.0);

@@ -7,7 +7,7 @@ use crate::problems::{Problems, addresses, is_domain, unique};
 use crate::values::{DurationText, Prefix};
 use crate::worker_process::DATA_WORKER;
 use crate::{
-    Config, SubscribersConfig, Written, access, cluster, home_network, keep, keys, log, n2, n4, runtime,
+    Config, SubscribersConfig, Written, access, cluster, home_network, keep, keys, log, n2, n4, runtime, shards,
     slices as user_plane, surfaces,
 };
 use std::collections::BTreeMap;
@@ -41,6 +41,8 @@ const TACS: usize = 1024;
 /// Returns all problems of the file.
 pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
     let mut problems = Problems::default();
+    let written = Written::from_file(file);
+    let file = &shards::with_cluster(file, &mut problems);
     let (slices, by_name) = slices(&file.slices(), &mut problems);
     let dnns = dnns(&file.dnns(), &by_name, &mut problems);
     let state = runtime::state(&file.state, &mut problems);
@@ -50,6 +52,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         api: surfaces::api(&file.api, &mut problems),
         slices: runtime::slices(&file.slices(), &slices, &mut problems),
         pools: runtime::pools(&file.pools, &file.steering, (slices.len(), state.location), &mut problems),
+        shards: file.pools.shards,
         state_key: keys::state_key(&file.state, &state),
         keep: keep::keep(&file.state, &state, &mut problems),
         state,
@@ -66,9 +69,10 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         ),
         subscribers: subscribers(file, &mut problems),
         log: log::log(&file.log, &mut problems),
-        written: Written::from_file(file),
+        written,
         core: core(file, slices, dnns, &mut problems),
     };
+    shards::set_addresses(config.shards, &mut config.cluster);
     if let Some(upf) = &mut config.upf {
         let ran = [&config.n2.addresses[..], &config.n2.s1.addresses].concat();
         access::complete(file, &ran, upf, &mut problems);

@@ -23,6 +23,8 @@ pub struct Config {
     /// In the order of `core.slices`.
     pub slices: Vec<SliceRuntime>,
     pub pools: PoolsConfig,
+    /// Host processes of `vireo run`; 1 means none besides its own.
+    pub shards: u8,
     pub state: StateConfig,
     /// Key that seals state outside the region; `None` means unsealed.
     pub(crate) state_key: Option<KeySource>,

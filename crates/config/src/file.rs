@@ -429,6 +429,7 @@ pub(super) struct Host {
 pub(super) struct Pools {
     pub(super) key: Key,
     pub(super) worker_model: WorkerModel,
+    pub(super) shards: u8,
     pub(super) nfs_per_worker: u8,
     pub(super) workers: CountOrAuto,
     pub(super) idle: u8,
@@ -444,6 +445,7 @@ impl Default for Pools {
         Pools {
             key: Key::SliceProcedure,
             worker_model: WorkerModel::Processes,
+            shards: 1,
             nfs_per_worker: p.nfs_per_worker,
             workers: CountOrAuto::Auto,
             idle: p.idle,

@@ -31,6 +31,7 @@ mod problems;
 pub mod roles;
 mod runtime;
 mod s1;
+mod shards;
 mod slices;
 mod state;
 mod subscribers;
@@ -44,6 +45,6 @@ mod written;
 
 pub use config::{Config, ConfigError, SubscribersConfig};
 pub use failure::Failure;
-pub use load::shown;
+pub use load::{Source, shown};
 pub use log::{LogConfig, directives};
 pub use written::Written;

@@ -6,10 +6,50 @@ use crate::{Failure, check, unsupported};
 use figment::Figment;
 use figment::error::Kind;
 use figment::providers::{Env, Format, Toml};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Default configuration file.
 const DEFAULT_FILE: &str = "vireo.toml";
+
+/// Text of a configuration file with its name. A process passes it to its children, which thereby
+/// have the same configuration when the file has changed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Source {
+    pub name: String,
+    /// Contents of the file, which may include keys.
+    pub text: String,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// Reads a file. Without a path, reads [`DEFAULT_FILE`] if it exists.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read.
+    pub fn read(path: Option<&Path>) -> Result<Self, ConfigError> {
+        let named = path.map(Path::to_path_buf);
+        let path_or_default = named.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
+        let fail = |problem: String| ConfigError { source: name(path), problems: vec![problem] };
+        let text = match std::fs::read_to_string(&path_or_default) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && named.is_none() => String::new(),
+            Err(e) => return Err(fail(format!("the file cannot be read: {e}"))),
+        };
+        Ok(Source { name: name(path), text })
+    }
+
+    /// Parses the unchecked file under the environment, with defaults.
+    fn parse(&self) -> Result<File, ConfigError> {
+        parse(&self.text, environment()).map_err(|problems| ConfigError { source: self.name.clone(), problems })
+    }
+}
 
 impl Config {
     /// Loads the configuration of a file under the environment. Without a path, loads
@@ -19,22 +59,18 @@ impl Config {
     ///
     /// Returns all problems of the file.
     pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
-        let file = read(path)?;
-        check::config(&file).map_err(|problems| ConfigError { source: name(path), problems })
+        Config::from_source(&Source::read(path)?)
     }
-}
 
-/// Reads the unchecked file, with defaults.
-fn read(path: Option<&Path>) -> Result<File, ConfigError> {
-    let named = path.map(Path::to_path_buf);
-    let path_or_default = named.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
-    let fail = |problem: String| ConfigError { source: name(path), problems: vec![problem] };
-    let text = match std::fs::read_to_string(&path_or_default) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound && named.is_none() => String::new(),
-        Err(e) => return Err(fail(format!("the file cannot be read: {e}"))),
-    };
-    parse(&text, environment()).map_err(|problems| ConfigError { source: name(path), problems })
+    /// Checks the configuration of a text under the environment.
+    ///
+    /// # Errors
+    ///
+    /// Returns all problems of the text.
+    pub fn from_source(source: &Source) -> Result<Self, ConfigError> {
+        let file = source.parse()?;
+        check::config(&file).map_err(|problems| ConfigError { source: source.name.clone(), problems })
+    }
 }
 
 fn name(path: Option<&Path>) -> String {
@@ -47,7 +83,7 @@ fn name(path: Option<&Path>) -> String {
 ///
 /// Returns an error if the file is not readable or not valid.
 pub fn shown(path: Option<&Path>) -> Result<String, Failure> {
-    let mut file = read(path)?;
+    let mut file = Source::read(path)?.parse()?;
     (file.slice, file.dnn) = (file.slices(), file.dnns());
     Ok(toml::to_string(&file)?)
 }

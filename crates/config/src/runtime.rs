@@ -116,7 +116,7 @@ pub(super) fn pools(
     );
     let none = "pools.worker-model = \"inline\" has no worker processes; remove the key";
     problems.check(!is_inline || pools.workers == CountOrAuto::Auto, "pools.workers", none);
-    problems.check(!is_inline || pools.cores.is_empty(), "pools.cores", none);
+    problems.check(!is_inline || pools.cores.is_empty() || pools.shards > 1, "pools.cores", none);
     if is_inline && !wildcard && needed > INLINE_NFS {
         let what = format_args!(
             "\"inline\" runs at most {INLINE_NFS} NFs, and {slices} slices have {needed}; write \"processes\""

@@ -9,6 +9,9 @@ pub const NF_WORKER: &str = "nf-worker";
 /// Name of the hidden command that runs a data worker process.
 pub const DATA_WORKER: &str = "data-worker";
 
+/// Name of the hidden command that runs a shard.
+pub const SHARD: &str = "shard";
+
 /// Environment variable of a worker process: its log level or directives.
 const WORKER_LOG: &str = "VIREO_WORKER_LOG";
 /// Environment variable of a worker process: log unmasked SUPIs.
@@ -21,6 +24,11 @@ pub fn program(log: &LogConfig) -> Program {
     let mut program = Program::this([NF_WORKER]);
     pass_log(&mut program, log);
     program
+}
+
+/// Returns the program that starts shards. They take their log settings from the configuration.
+pub fn shard_program() -> Program {
+    Program::this([SHARD])
 }
 
 /// Passes the log settings of this process to data worker processes, if configured.

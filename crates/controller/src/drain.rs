@@ -1,4 +1,4 @@
-//! Draining of hosts on request of another thread.
+//! Orders of other threads: hosts to drain, and hosts whose process has ended.
 
 use super::View;
 use crossbeam_channel::Sender;
@@ -6,11 +6,20 @@ use vireo_core::placement::balance::HostId;
 use vireo_ops::api::DrainError;
 use vireo_sctp::Waker;
 
+/// Order of another thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Order {
+    /// The operator drains the host.
+    Drain(HostId),
+    /// The process of the host has ended.
+    Ended(HostId),
+}
+
 /// Handle of other threads that drains hosts.
 #[derive(Clone, Debug)]
 pub struct DrainHandle {
     pub(super) view: View,
-    pub(super) drains: Sender<HostId>,
+    pub(super) orders: Sender<Order>,
     pub(super) waker: Waker,
 }
 
@@ -23,10 +32,19 @@ impl DrainHandle {
     pub fn drain(&self, host: u16) -> Result<(), DrainError> {
         // Never poisoned: the code under the lock does not panic.
         let has = self.view.lock().is_ok_and(|view| view.map.as_ref().is_some_and(|map| map.has_host(HostId(host))));
-        if !has || self.drains.try_send(HostId(host)).is_err() {
+        if !has || self.orders.try_send(Order::Drain(HostId(host))).is_err() {
             return Err(DrainError::NoHost);
         }
         self.waker.wake();
         Ok(())
+    }
+
+    /// Reports that the process of a host has ended. Waits while too many orders are queued.
+    pub fn on_host_ended(&self, host: u16) {
+        // The controller ends only with its process, or for another process that learns the hosts
+        // itself.
+        if self.orders.send(Order::Ended(HostId(host))).is_ok() {
+            self.waker.wake();
+        }
     }
 }

@@ -3,10 +3,10 @@
 //! It starts and ends with the balancer, and continues in the process that replaces it. Meanwhile
 //! its members try to reconnect at its listening address, and then report the state that it needs.
 
-use super::{ControllerHandle, View};
+use super::{ControllerHandle, ControllerView, View};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vireo_cluster::{ClusterConfig, ResidentController};
@@ -70,10 +70,34 @@ impl EmbeddedController {
         drainer.ok_or(DrainError::NoController)?.drain(host)
     }
 
+    /// Reports that the process of a host has ended, as its parent knows.
+    pub fn on_host_ended(&self, host: u16) {
+        let handle = self.state().running.as_ref().map(ControllerHandle::drainer);
+        if let Some(handle) = handle {
+            handle.on_host_ended(host);
+        }
+    }
+
+    /// Returns the address at which members find the controller.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the operating system does not know it.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
     /// Returns the machines of the hosts that have a label.
     pub fn machines(&self) -> BTreeMap<HostId, MachineLabel> {
-        let Some(view) = self.state().running.as_ref().map(ControllerHandle::view) else { return BTreeMap::new() };
-        view.lock().unwrap_or_else(PoisonError::into_inner).machines.clone()
+        self.view().machines
+    }
+
+    /// Returns the state of the controller.
+    pub fn view(&self) -> ControllerView {
+        let Some(view) = self.state().running.as_ref().map(ControllerHandle::view) else {
+            return ControllerView::default();
+        };
+        view.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -12,6 +12,7 @@ mod leader_store;
 mod provisioner;
 
 pub use drain::DrainHandle;
+use drain::Order;
 pub use embedded::EmbeddedController;
 pub use etcd::{EtcdError, check_tls};
 pub use leader_store::{decode_state, encode_state};
@@ -51,8 +52,8 @@ const UNIDENTIFIED: usize = 64;
 const LISTENS: vireo_types::Duration = vireo_types::Duration::from_millis(600);
 /// Time for which the loads of hosts must differ before their weights change.
 const PAUSE: vireo_types::Duration = vireo_types::Duration::from_secs(2);
-/// Maximum number of queued drain requests.
-const DRAINS: usize = 64;
+/// Maximum number of queued orders.
+const ORDERS: usize = 64;
 /// Maximum time until a standby controller notices that it must end.
 const STOPPED_WITHIN: Duration = Duration::from_millis(100);
 /// Maximum time for which a leader tries to bind an address.
@@ -72,13 +73,15 @@ pub struct ControllerView {
     pub map: Option<Box<ClusterMap>>,
     /// Machines of the hosts that have a label.
     pub machines: BTreeMap<HostId, MachineLabel>,
+    /// True if all buckets are where they belong, with all their copies.
+    pub is_settled: bool,
 }
 
 /// Handle of a running controller.
 #[derive(Debug)]
 pub struct ControllerHandle {
     view: View,
-    drains: Sender<HostId>,
+    orders: Sender<Order>,
     stop: Arc<AtomicBool>,
     /// True if the controller must end without informing its members.
     is_detaching: Arc<AtomicBool>,
@@ -98,8 +101,8 @@ struct ControllerSetup {
     stop: Arc<AtomicBool>,
     is_detaching: Arc<AtomicBool>,
     view: View,
-    /// Hosts that the operator drains.
-    drains: (Sender<HostId>, Receiver<HostId>),
+    /// Orders of other threads.
+    orders: (Sender<Order>, Receiver<Order>),
     embedded: bool,
     metrics: Arc<Metrics>,
 }
@@ -191,14 +194,14 @@ impl ControllerHandle {
     fn spawn(setup: ControllerSetup, run: impl FnOnce(&ControllerSetup) + Send + 'static) -> std::io::Result<Self> {
         let (stop, waker, view) = (Arc::clone(&setup.stop), setup.waker.clone(), Arc::clone(&setup.view));
         let is_detaching = Arc::clone(&setup.is_detaching);
-        let drains = setup.drains.0.clone();
+        let orders = setup.orders.0.clone();
         let thread = std::thread::Builder::new().name("controller".into()).spawn(move || run(&setup))?;
-        Ok(ControllerHandle { view, drains, stop, is_detaching, waker, thread: Some(thread) })
+        Ok(ControllerHandle { view, orders, stop, is_detaching, waker, thread: Some(thread) })
     }
 
     /// Returns the handle with which other threads drain hosts.
     pub fn drainer(&self) -> DrainHandle {
-        DrainHandle { view: self.view(), drains: self.drains.clone(), waker: self.waker.clone() }
+        DrainHandle { view: self.view(), orders: self.orders.clone(), waker: self.waker.clone() }
     }
 
     /// Returns the state for other threads.
@@ -256,7 +259,7 @@ impl ControllerSetup {
             alone: embedded,
         };
         let (waker, stop) = (Waker::new()?, Arc::new(AtomicBool::new(false)));
-        let (view, drains) = (View::default(), bounded(DRAINS));
+        let (view, orders) = (View::default(), bounded(ORDERS));
         let objectives = objectives(slices);
         let security = security.clone();
         let is_detaching = Arc::default();
@@ -269,7 +272,7 @@ impl ControllerSetup {
             stop,
             is_detaching,
             view,
-            drains,
+            orders,
             embedded,
             metrics: Arc::clone(metrics),
         })
@@ -291,10 +294,17 @@ impl ControllerSetup {
     fn show(&self, map: Option<&ClusterMap>, machines: Vec<(HostId, MachineLabel)>) {
         // Never poisoned: the code under the lock does not panic.
         if let Ok(mut view) = self.view.lock() {
-            *view = ControllerView { map: map.cloned().map(Box::new), machines: machines.into_iter().collect() };
+            let (map, machines) = (map.cloned().map(Box::new), machines.into_iter().collect());
+            *view = ControllerView { map, machines, is_settled: false };
         }
         if map.is_none() {
             self.metrics.rebalancing.set_weights([]);
+        }
+    }
+
+    fn show_settled(&self, is_settled: bool) {
+        if let Ok(mut view) = self.view.lock() {
+            view.is_settled = is_settled;
         }
     }
 
@@ -465,11 +475,16 @@ impl<'a> ControllerLoop<'a> {
                 token => self.read(ConnectionId(token), now),
             }
         }
-        while let Ok(host) = self.setup.drains.1.try_recv() {
-            self.on(machine::Input::Drain(host), now);
+        while let Ok(order) = self.setup.orders.1.try_recv() {
+            let input = match order {
+                Order::Drain(host) => machine::Input::Drain(host),
+                Order::Ended(host) => machine::Input::HostEnded(host),
+            };
+            self.on(input, now);
         }
         let beats = now >= self.machine.due();
         self.on(machine::Input::Advance, now);
+        self.setup.show_settled(self.machine.controller().is_settled());
         if beats {
             self.start_missing_hosts();
         }

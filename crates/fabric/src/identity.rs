@@ -22,6 +22,7 @@ use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, OtherError,
     RootCertStore, ServerConfig, SignatureScheme, version,
 };
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -175,27 +176,67 @@ impl TlsConfig {
             path: self.key.clone(),
             error,
         })?;
-        let mut roots = RootCertStore::empty();
-        for authority in certificates(table, "authorities", &self.authorities)? {
-            roots.add(authority).map_err(|error| TlsError::Unfit { table, error })?;
-        }
+        let authorities = certificates(table, "authorities", &self.authorities)?;
         let has = chain.first().map(|own| CertificateRoles::from_certificate(own, &self.name)).unwrap_or_default();
         if !has.contains(own) {
             let (path, cluster) = (self.certificate.clone(), self.name.clone());
             return Err(TlsError::Role { table, path, cluster, has, needs: own });
         }
-        Ok(Identity {
-            table,
-            provider: Arc::new(ring::default_provider()),
-            chain,
-            key,
-            roots: Arc::new(roots),
-            cluster: self.name.as_str().into(),
-        })
+        Identity::new(table, (chain, key), authorities, &self.name)
+    }
+}
+
+/// The same as [`TlsConfig`], as texts in PEM that were never written to a file.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsTexts {
+    pub certificate: String,
+    pub key: String,
+    pub authorities: String,
+    /// Name of the cluster of all roles.
+    pub name: String,
+}
+
+impl fmt::Debug for TlsTexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never print the key.
+        f.debug_struct("TlsTexts").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl TlsTexts {
+    /// Parses the texts. `table` is the name of the connections in errors.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a text is not PEM, or the texts do not fit together.
+    pub fn load(&self, table: &'static str) -> Result<Identity, TlsError> {
+        let wrong = |key: &str, error| TlsError::File { key: format!("{table}.{key}"), path: "memory".into(), error };
+        let all = |key: &str, text: &str| {
+            let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+            all.map_err(|error| wrong(key, error))
+        };
+        let chain = all("certificate", &self.certificate)?;
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|error| wrong("key", error))?;
+        Identity::new(table, (chain, key), all("authorities", &self.authorities)?, &self.name)
     }
 }
 
 impl Identity {
+    /// Creates the identity of a certificate chain with its key.
+    fn new(
+        table: &'static str,
+        (chain, key): (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>),
+        authorities: Vec<CertificateDer<'static>>,
+        cluster: &str,
+    ) -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for authority in authorities {
+            roots.add(authority).map_err(|error| TlsError::Unfit { table, error })?;
+        }
+        let (provider, roots) = (Arc::new(ring::default_provider()), Arc::new(roots));
+        Ok(Identity { table, provider, chain, key, roots, cluster: cluster.into() })
+    }
+
     /// Returns the TLS configuration of connections to peers that have one of the `expected` roles.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! expected roles ([`crate::identity`]).
 
 use super::{FrameError, Role};
-use crate::identity::{self, CertificateRole, CertificateRoles, Identity, TlsConfig, TlsError};
+use crate::identity::{self, CertificateRole, CertificateRoles, Identity, TlsConfig, TlsError, TlsTexts};
 use rustls::{ClientConfig, ClientConnection, Connection, Error, ServerConfig, ServerConnection};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -89,7 +89,19 @@ impl Security {
     /// role.
     pub fn load(config: Option<&TlsConfig>, own: &[Role]) -> Result<Self, TlsError> {
         let Some(config) = config else { return Ok(Security::default()) };
-        let identity = config.load("cluster.tls", certificates(own))?;
+        Security::new(config.load("cluster.tls", certificates(own))?)
+    }
+
+    /// Secures connections with a certificate in memory, as a process passes it to its children.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`TlsError`] if the texts are unusable.
+    pub fn from_texts(texts: &TlsTexts) -> Result<Self, TlsError> {
+        Security::new(texts.load("pools.shards")?)
+    }
+
+    fn new(identity: Identity) -> Result<Self, TlsError> {
         let side = |roles: &&[Role]| {
             let roles = certificates(roles);
             Ok(Side { roles, client: Arc::new(identity.client(roles)?), server: Arc::new(identity.server(roles)?) })

@@ -3,7 +3,9 @@
 //! [`crate::provision`] creates their configuration and subscribers.
 
 mod cluster;
+mod metrics_text;
 pub(crate) mod sba;
+mod shards;
 
 pub(crate) use cluster::ClusterReadiness;
 
@@ -14,7 +16,7 @@ use crate::members::{ClusterProcess, HostFault};
 use crate::options::{CoreOptions, CpuShare};
 use crate::process::{self, LAST_WORDS, Process};
 use crate::provision::prepare;
-use crate::workers::Worker;
+use crate::workers::{self, Worker};
 use crate::{Interrupt, Lab};
 use sba::SbaProcess;
 use std::collections::BTreeMap;
@@ -164,7 +166,11 @@ impl Core {
 
     /// Returns true if the core can serve RAN nodes.
     fn is_ready(&self, hosts: usize) -> bool {
-        self.overview().is_ok_and(|status| status.hosts.len() == hosts)
+        let serve = |status: &Status| {
+            let serving = status.shards.iter().filter(|shard| shard.copied).count();
+            status.hosts.len() == hosts && serving == usize::from(self.options.shards)
+        };
+        self.overview().is_ok_and(|status| serve(&status))
             && self.hosts.iter().all(ClusterProcess::is_up)
             && self.is_sba_ready()
     }
@@ -218,8 +224,30 @@ impl Core {
         self.hosts.iter().map(of).collect()
     }
 
+    /// Returns the resident memory of the core's process and its children, in bytes.
+    pub fn resident_bytes(&self) -> Result<u64, Failure> {
+        let children = workers::children(self.process.pid())?;
+        let of = |pid: u32| process::resident_bytes_of(pid).unwrap_or(0);
+        Ok(self.process.resident_bytes()? + children.into_iter().map(of).sum::<u64>())
+    }
+
+    /// Returns the subscribers with a context in a core without hosts, as IMSIs.
+    fn subscribers(&self) -> Result<Vec<String>, Failure> {
+        let mut all = Vec::new();
+        loop {
+            let page = self.ues(all.len())?;
+            all.extend(page.ues.iter().map(|ue| ue.supi.clone()));
+            if page.ues.len() < UES {
+                return Ok(all);
+            }
+        }
+    }
+
     /// Returns the subscribers whose contexts each host owns, as IMSIs.
     pub fn subscribers_by_host(&self) -> Result<Vec<Vec<String>>, Failure> {
+        if self.hosts.is_empty() {
+            return Ok(vec![self.subscribers()?]);
+        }
         self.hosts.iter().map(ClusterProcess::subscribers).collect()
     }
 
@@ -300,7 +328,7 @@ impl Core {
     }
 
     fn labelled(&self, name: &str) -> Result<u64, Failure> {
-        Ok(series(&self.api()?.fetch("/metrics")?, name))
+        Ok(series(&self.metrics_text()?, name))
     }
 
     /// Returns the procedures that each host's UEs have completed, by the role of the serving host.
@@ -326,7 +354,18 @@ impl Core {
 
     /// Returns the status of the core; in a cluster, that of its balancer.
     fn overview(&self) -> Result<Status, Failure> {
-        Ok(serde_json::from_str(&self.api()?.fetch("/status?limit=0")?)?)
+        self.overview_with(0)
+    }
+
+    /// Returns the status with up to `limit` entries per list.
+    fn overview_with(&self, limit: usize) -> Result<Status, Failure> {
+        Ok(serde_json::from_str(&self.api()?.fetch(&format!("/status?limit={limit}"))?)?)
+    }
+
+    /// Returns the metrics, where the series of shards lack their label.
+    fn metrics_text(&self) -> Result<String, Failure> {
+        let text = self.api()?.fetch("/metrics")?;
+        Ok(if self.options.shards > 0 { metrics_text::without_shards(&text) } else { text })
     }
 
     /// Returns up to [`UES`] UEs from `offset` on, and the total count.
@@ -348,7 +387,7 @@ impl Core {
 
     /// Returns the metrics without labels, by name.
     pub fn metrics(&self) -> Result<BTreeMap<String, f64>, Failure> {
-        Ok(plain_metrics(&self.api()?.fetch("/metrics")?))
+        Ok(plain_metrics(&self.metrics_text()?))
     }
 
     /// Returns an error if a process has ended unexpectedly.
@@ -408,9 +447,9 @@ impl std::iter::Sum for Served {
     }
 }
 
-/// Returns the value of a series in a Prometheus text, or 0 without that series.
+/// Returns the sum of a series in a Prometheus text, or 0 without that series.
 pub fn series(text: &str, name: &str) -> u64 {
-    text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0)
+    text.lines().filter_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok()).sum()
 }
 
 /// Returns the address in a URL.
@@ -421,8 +460,13 @@ fn address(url: &str) -> &str {
 /// Returns the metrics without labels in a Prometheus text.
 pub fn plain_metrics(text: &str) -> BTreeMap<String, f64> {
     let plain = text.lines().filter(|line| !line.starts_with('#') && !line.contains('{'));
-    let pairs = plain.filter_map(|line| line.split_once(' '));
-    pairs.filter_map(|(name, value)| Some((name.to_owned(), value.trim().parse().ok()?))).collect()
+    let mut sums = BTreeMap::new();
+    for (name, value) in plain.filter_map(|line| line.split_once(' ')) {
+        if let Ok(value) = value.trim().parse::<f64>() {
+            *sums.entry(name.to_owned()).or_default() += value;
+        }
+    }
+    sums
 }
 
 #[cfg(test)]

@@ -91,6 +91,8 @@ pub struct CoreOptions {
     pub other_slice: Option<(u64, u8)>,
     /// Number of hosts behind a balancer; 0 means the whole core as one process.
     pub hosts: usize,
+    /// Number of shards of a core that is one process tree; 0 means the default.
+    pub shards: u8,
     /// Further hosts that join and wait. The hosts of such a cluster leave when they are not
     /// needed.
     pub idle: usize,
@@ -110,9 +112,14 @@ pub struct CoreOptions {
     pub amfs: u8,
     /// Database of the UPF, if different from that of the others.
     pub database_of_upf: Option<String>,
-    /// Encoding of SBI messages.
+    pub sbi: SbiOptions,
+}
+
+/// Options of the SBI.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SbiOptions {
     pub encoding: Encoding,
-    /// Uses TLS on the SBI, with certificates created by the lab.
+    /// Uses TLS, with certificates created by the lab.
     pub secured: bool,
 }
 
@@ -136,6 +143,7 @@ impl Default for CoreOptions {
             processors: Vec::new(),
             other_slice: None,
             hosts: 0,
+            shards: 0,
             idle: 0,
             joining_program: None,
             host_part: None,
@@ -144,8 +152,7 @@ impl Default for CoreOptions {
             sba: false,
             amfs: 0,
             database_of_upf: None,
-            encoding: Encoding::default(),
-            secured: false,
+            sbi: SbiOptions::default(),
         }
     }
 }

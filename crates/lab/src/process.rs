@@ -138,8 +138,8 @@ impl Process {
 
     /// Returns the resident memory in bytes.
     pub fn resident_bytes(&self) -> io::Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        resident(&status).ok_or_else(|| io::Error::other(format!("the kernel tells no memory of {}", self.name)))
+        resident_bytes_of(self.child.id())
+            .map_err(|error| io::Error::other(format!("the memory of {}: {error}", self.name)))
     }
 
     /// Sends a signal if the process has not ended.
@@ -184,6 +184,12 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Returns the resident memory of a process in bytes.
+pub(crate) fn resident_bytes_of(pid: u32) -> io::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    resident(&status).ok_or_else(|| io::Error::other("the kernel does not tell it"))
 }
 
 /// Runs `work` with this thread restricted to the processors, if any are given. Children started

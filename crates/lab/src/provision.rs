@@ -25,7 +25,7 @@ pub fn prepare(options: &CoreOptions) -> Result<(), Failure> {
         let upf = format!("[upf]\nn4 = {n4:?}\nn3 = [\"{CORE}\"]\ncontrol-planes = {peers}\n");
         fs::write(UPF_CONFIG, format!("{upf}\n[dnn.internet]\n{pools}\n"))?;
     }
-    if options.secured {
+    if options.sbi.secured {
         sba::certify()?;
     }
     Ok(fs::write(CONFIG, config(options))?)
@@ -108,6 +108,14 @@ database = "{DATABASE}"
         if apart {
             let controller = NodeRole::Controller.address();
             text.push_str(&format!("controller = \"{controller}:{FABRIC_PORT}\"\netcd = [\"{}\"]\n", etcd::ADDRESS));
+        }
+    }
+    if options.shards > 0 {
+        text.push('\n');
+        text.push_str(&format!("[pools]\nworker-model = \"inline\"\nshards = {}\n", options.shards));
+        if cfg!(debug_assertions) {
+            // As for a cluster.
+            text.push_str("[cluster]\nmisses = 20\n");
         }
     }
     if options.amfs > 0 {

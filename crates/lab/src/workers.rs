@@ -13,6 +13,8 @@ use vireo_config::Failure;
 
 /// Command-line argument that identifies a worker among the children.
 const WORKER: &[u8] = vireo_config::worker_process::NF_WORKER.as_bytes();
+/// Command-line argument that identifies a shard.
+const SHARD: &[u8] = vireo_config::worker_process::SHARD.as_bytes();
 /// Command-line argument that identifies a data worker.
 const DATA_WORKER: &[u8] = vireo_config::worker_process::DATA_WORKER.as_bytes();
 
@@ -63,6 +65,11 @@ impl Worker {
             files.any(|file| fs::read_link(file.path()).is_ok_and(|to| to.as_os_str() == "/dev/net/tun"))
         });
         Ok(workers)
+    }
+
+    /// Returns the shards of a core, the oldest first.
+    pub fn shards(core: &Process) -> Result<Vec<Worker>, Failure> {
+        Worker::by_word(core.pid(), SHARD)
     }
 
     fn by_word(core: u32, word: &[u8]) -> Result<Vec<Worker>, Failure> {

@@ -66,6 +66,7 @@ pub struct BalancerNode {
     /// Controller, if the only balancer runs it too.
     controller: Option<Arc<EmbeddedController>>,
     api: Option<api::Server>,
+    source: Arc<BalancerSource>,
     driver: String,
 }
 
@@ -90,13 +91,23 @@ impl BalancerNode {
         config: BalancerConfig,
         metrics: Arc<Metrics>,
     ) -> Result<Self, StartError> {
+        let security = secured_balancer(&config.cluster)?;
+        BalancerNode::start_secured(endpoint, config, security, metrics)
+    }
+
+    /// Starts the balancer with this security of its connections.
+    pub(crate) fn start_secured(
+        endpoint: Box<dyn Endpoint>,
+        config: BalancerConfig,
+        security: Security,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, StartError> {
         let driver = endpoint.driver().to_owned();
         if config.cluster.handover.is_some() {
             can_hand_over(&config)?;
             endpoint.hand_over().map_err(HotRestartError::from)?;
         }
         let mut cluster = config.cluster;
-        let security = secured_balancer(&cluster)?;
         let mut address = cluster.balancer;
         let mut running = None;
         let several = !cluster.controllers.is_empty();
@@ -109,7 +120,7 @@ impl BalancerNode {
             let embedded = EmbeddedController::new(listener, fabric_config, &config.slices, Arc::clone(&metrics));
             let controller = Arc::new(embedded);
             controller.begin(None).map_err(fabric)?;
-            cluster.controllers = vec![cluster.balancer];
+            cluster.controllers = vec![controller.address().map_err(fabric)?];
             (running, address) = (Some(controller), SocketAddr::new(cluster.balancer.ip(), 0));
         }
         let listener = TcpListener::bind(address).map_err(|error| StartError::Fabric { address, error })?;
@@ -129,19 +140,19 @@ impl BalancerNode {
         let n4 = n4::bind(&config.core, &config.n4, identity, in_process(config.upf.as_ref()))?;
         let controller = running.clone();
         let (view, upf) = (fleet.view(), config.upf.clone());
-        let source = BalancerSource { view, controller, upf: config.upf, started: Instant::now() };
+        let source = Arc::new(BalancerSource { view, controller, upf: config.upf, started: Instant::now() });
         let (mut balancer, stopper) = Balancer::for_fleet(endpoint, n4, fleet, Arc::clone(&metrics))?;
         balancer.limit(&config.n2);
         if let Some(upf) = upf {
             balancer.set_node_callback(move |node, there| upf.set_node(node, there));
         }
-        let api = api::Server::start(&config.api, Arc::new(source), metrics)?;
+        let api = api::Server::start(&config.api, Arc::clone(&source) as _, metrics)?;
         if let Some(path) = &cluster.handover {
             let hot_restart = HotRestartListener::open(path, listens_by(api.as_ref())?, running.clone().map(resident))?;
             balancer.accept_hot_restarts(hot_restart)?;
         }
         let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
-        Ok(BalancerNode { stopper, thread: Some(thread), controller: running, api, driver })
+        Ok(BalancerNode { stopper, thread: Some(thread), controller: running, api, source, driver })
     }
 
     /// Replaces the running balancer with the same `cluster.handover` (hot restart). RAN nodes,
@@ -196,20 +207,30 @@ impl BalancerNode {
         })?;
         let embedded = controller.as_ref().map(|(embedded, _)| Arc::clone(embedded));
         let (view, controller_of) = (ready.view(), embedded.clone());
-        let source = BalancerSource { view, controller: controller_of, upf: None, started: Instant::now() };
+        let source = Arc::new(BalancerSource { view, controller: controller_of, upf: None, started: Instant::now() });
         let api = api::Prepared::resume(listener, &config.api)?;
         let controller = controller.map(|(controller, record)| (resident(controller), record));
         let balancer = ready.serve(api.listener()?.map(OwnedFd::from), controller)?;
         // Not before the running process has passed on everything: otherwise this process would
         // receive its clients.
-        let api = api.start(Arc::new(source), metrics)?;
+        let api = api.start(Arc::clone(&source) as _, metrics)?;
         let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
-        Ok(BalancerNode { stopper, thread: Some(thread), controller: embedded, api, driver })
+        Ok(BalancerNode { stopper, thread: Some(thread), controller: embedded, api, source, driver })
     }
 
     /// Returns true if another process has replaced this one: nothing remains to be stopped.
     pub fn has_successor(&self) -> bool {
         self.stopper.has_successor()
+    }
+
+    /// Returns the controller, if the balancer runs it too.
+    pub(crate) fn controller(&self) -> Option<&Arc<EmbeddedController>> {
+        self.controller.as_ref()
+    }
+
+    /// Returns the status of the balancer for an API of the caller.
+    pub(crate) fn source(&self) -> Arc<dyn StatusSource> {
+        Arc::clone(&self.source) as _
     }
 
     /// Returns the SCTP driver and the reason for its selection.
@@ -242,6 +263,24 @@ impl BalancerNode {
         if let Some(controller) = &self.controller {
             controller.stop();
         }
+        self.shut_down()
+    }
+
+    /// Stops in order: shuts down associations, ends the hosts by `end_hosts`, then the controller.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`BalancerNode::stop`].
+    pub(crate) fn stop_before(mut self, end_hosts: impl FnOnce()) -> std::io::Result<()> {
+        let stopped = self.shut_down();
+        end_hosts();
+        if let Some(controller) = &self.controller {
+            controller.stop();
+        }
+        stopped
+    }
+
+    fn shut_down(&mut self) -> std::io::Result<()> {
         self.stopper.stop();
         self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Ok(())))
     }
@@ -487,6 +526,7 @@ pub struct HostNode {
     ended: LinkStatus,
     watch: ReplicatorStatus,
     api: Option<api::Server>,
+    source: Arc<ControlStatus>,
     number: u16,
 }
 
@@ -497,10 +537,20 @@ impl HostNode {
     ///
     /// Returns an error if there is no controller, if it refuses this host, or if a part does not
     /// start.
-    pub fn start(mut config: HostNodeConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, StartError> {
-        let address = config.cluster.listen;
-        config.cluster.permits(address)?;
+    pub fn start(config: HostNodeConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, StartError> {
+        config.cluster.permits(config.cluster.listen)?;
         let security = Security::load(config.cluster.tls.as_ref(), &[Role::Host])?;
+        HostNode::start_secured(config, security, store, metrics)
+    }
+
+    /// Starts the host with this security of its connections.
+    pub(crate) fn start_secured(
+        mut config: HostNodeConfig,
+        security: Security,
+        store: Store,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, StartError> {
+        let address = config.cluster.listen;
         let fabric = |error| StartError::Fabric { address, error };
         let listener = TcpListener::bind(address).map_err(fabric)?;
         let copies = listener.local_addr().map_err(fabric)?;
@@ -528,24 +578,29 @@ impl HostNode {
             builder.connect_smf(sbi, &config.host)?;
         }
         let udm = start_udm(store, config.udm, inputs.clone())?;
-        let source = ControlStatus {
+        let source = Arc::new(ControlStatus {
             inputs: inputs.clone(),
             upf: None,
             upfs: upfs(&config.host.core),
             gauge: builder.region_usage(),
             metrics: Arc::clone(&metrics),
             copies: Some(watch.clone()),
-        };
+        });
         let (outbound, commands) = channel(COMMANDS, waker.clone());
         let host = Host::start(builder, config.host, udm, Arc::clone(&metrics), outbound)?;
-        let api = api::Server::start(&config.api, Arc::new(source), metrics)?;
+        let api = api::Server::start(&config.api, Arc::clone(&source) as _, metrics)?;
         let ended = link.ended();
         let queues = HostQueues { input_sender: inputs.clone(), commands, waker };
         let threads = match is_inline {
             true => HostThreads::shared(HostThread { host: Box::new(host), link, replicator: copier, queues })?,
             false => HostThreads::separate(host, link, copier, queues)?,
         };
-        Ok(HostNode { inputs, threads, ended, watch, api, number })
+        Ok(HostNode { inputs, threads, ended, watch, api, source, number })
+    }
+
+    /// Returns the status of the host for a parent process.
+    pub(crate) fn source(&self) -> &ControlStatus {
+        &self.source
     }
 
     /// Returns the host ID.

@@ -100,6 +100,9 @@ pub enum StartError {
     /// The status API does not start.
     #[error(transparent)]
     Api(#[from] api::ApiError),
+    /// The shards do not start.
+    #[error(transparent)]
+    Shards(#[from] crate::shards::error::ShardError),
     /// The operating system cannot start a thread.
     #[error("the system gives no thread: {0}")]
     Thread(#[from] std::io::Error),

@@ -5,7 +5,7 @@
 
 use crate::optional;
 use clap::{Parser, Subcommand};
-use vireo_config::worker_process::{DATA_WORKER, NF_WORKER};
+use vireo_config::worker_process::{DATA_WORKER, NF_WORKER, SHARD};
 
 /// Elastic 4G/5G mobile packet core
 #[derive(Debug, Parser)]
@@ -23,6 +23,9 @@ pub(crate) enum Command {
     /// Run a data worker process (started by the user plane only)
     #[command(name = DATA_WORKER, hide = true)]
     DataWorker,
+    /// Run a shard (started by the core only)
+    #[command(name = SHARD, hide = true)]
+    Shard,
     /// Run the whole core as one process
     Run(crate::run::Args),
     /// Run the cluster controller (membership, bucket map, scaling)

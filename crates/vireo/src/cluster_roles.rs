@@ -46,6 +46,7 @@ pub(crate) struct BalancerArgs {
 pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
     let take_over = args.take_over;
     let mut config = Config::load(args.common.config.as_deref())?;
+    config.check_no_shards()?;
     if args.n2_only {
         leave_sessions_to_smf(&mut config);
     }
@@ -97,6 +98,7 @@ pub(crate) fn leave_sessions_to_smf(config: &mut Config) {
 /// Runs the controller.
 pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref())?;
+    config.check_no_shards()?;
     logging::start(&config.log)?;
     let mut reloader = Reloader::new(args.config.as_deref(), &config, Function::Controller);
     if config.cluster.controllers.is_empty() {
@@ -127,6 +129,7 @@ pub(crate) fn host(args: &Args) -> Result<(), Failure> {
 
 /// Runs a host. In SBA mode (`sbi` set) the host is an AMF that uses a separate SMF.
 pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiConfig>) -> Result<(), Failure> {
+    config.check_no_shards()?;
     logging::start(&config.log)?;
     let mut reloader = Reloader::new(path, &config, Function::Host);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

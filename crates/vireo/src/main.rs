@@ -18,6 +18,7 @@ mod plan;
 mod reload;
 mod run;
 mod sba_roles;
+mod shards;
 mod simulate;
 mod slice;
 mod status;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::NfWorker => run::worker(),
         cli::Command::DataWorker => run::data_worker(),
+        cli::Command::Shard => shards::shard(),
         cli::Command::Run(args) => run::run(&args),
         cli::Command::Controller(args) => cluster_roles::controller(&args),
         cli::Command::Balancer(args) => cluster_roles::balancer(&args),

@@ -5,7 +5,7 @@
 
 use crate::logging;
 use std::path::{Path, PathBuf};
-use vireo_config::{Config, Written};
+use vireo_config::{Config, ConfigError, Source, Written};
 use vireo_ops::reload::Reload;
 
 /// Role of this process.
@@ -65,8 +65,14 @@ impl Reloader {
     /// Returns the configuration of the file, or `None` if the file is invalid. Logs the applied
     /// keys and the keys that need a restart.
     pub(crate) fn read(&mut self) -> Option<Config> {
-        let config = match Config::load(self.path.as_deref()) {
-            Ok(config) => config,
+        self.read_source().map(|(config, _)| config)
+    }
+
+    /// The same, with the text of the file.
+    pub(crate) fn read_source(&mut self) -> Option<(Config, Source)> {
+        let load = |source: Source| Ok::<_, ConfigError>((Config::from_source(&source)?, source));
+        let (config, source) = match Source::read(self.path.as_deref()).and_then(load) {
+            Ok(loaded) => loaded,
             Err(error) => {
                 tracing::error!("SIGHUP: nothing is changed, because the configuration is wrong: {error}");
                 return None;
@@ -83,7 +89,7 @@ impl Reloader {
         }
         // Each reload logs the keys that need a restart until the process restarts.
         self.written.adopt(&live, &config.written);
-        Some(config)
+        Some((config, source))
     }
 }
 

@@ -2,12 +2,12 @@
 //!
 //! A signal ends the process. [`Signals`] also serves the other roles.
 
-use crate::logging;
 use crate::reload::{self, Function, Reloader};
+use crate::{logging, shards};
 use std::path::PathBuf;
 use std::time::Duration;
 use vireo_config::roles::{Prepared, prepare, serve_this_core};
-use vireo_config::{Config, Failure, worker_process};
+use vireo_config::{Config, Failure, Source, worker_process};
 use vireo_node::control::Control;
 use vireo_ops::config::{StateAnswer, StateCarry};
 use vireo_ops::privileges;
@@ -28,12 +28,13 @@ const WATCH: Duration = Duration::from_millis(500);
 
 /// Runs the core until a signal ends the process or a component fails.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let mut config = Config::load(args.config.as_deref())?;
+    let source = Source::read(args.config.as_deref())?;
+    let mut config = Config::from_source(&source)?;
     if args.print_config {
         print!("{}", vireo_config::shown(args.config.as_deref())?);
         return Ok(());
     }
-    if config.cluster.replication.is_on() {
+    if config.shards == 1 && config.cluster.replication.is_on() {
         return Err(Failure(
             "replication.mode: `vireo run` has one host, and nowhere to keep copies: remove the key, or run `vireo balancer` \
              and several `vireo host`"
@@ -62,6 +63,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     logging::start(&config.log)?;
+    if config.shards > 1 {
+        return shards::run(args.config.as_deref(), config, source);
+    }
     let mut reloader = Reloader::new(args.config.as_deref(), &config, Function::Core);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
@@ -84,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Applies the address lists of a reloaded configuration to the embedded UPF.
-fn reload_upf(config: &mut Config, upf: Option<&UpfHandle>) {
+pub(crate) fn reload_upf(config: &mut Config, upf: Option<&UpfHandle>) {
     if let Err(Failure(error)) = serve_this_core(config) {
         tracing::error!("{error}; the lists that were there stay");
     } else if let (Some(upf), Some(config)) = (upf, config.upf.take()) {
@@ -118,7 +122,7 @@ fn set_log_level(level: &str) {
 }
 
 /// Ignores SIGHUP. The signal is meant for the parent; `pkill -HUP vireo` must not end a worker.
-fn ignore_hangup() -> std::io::Result<()> {
+pub(crate) fn ignore_hangup() -> std::io::Result<()> {
     // The handler outlives the runtime that registered it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();

@@ -38,6 +38,7 @@ pub(crate) struct AmfArgs {
 /// Runs the AMF.
 pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
     let mut config = Config::load(args.common.config.as_deref())?;
+    config.check_no_shards()?;
     if config.cluster.replication.is_on() {
         return Err(Failure(
             "replication.mode: an AMF of a service-based chain keeps no copies: remove the key".into(),
@@ -75,6 +76,7 @@ pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
 /// Runs the SMF.
 pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
     let mut config = Config::load(args.config.as_deref())?;
+    config.check_no_shards()?;
     logging::start(&config.log)?;
     let mut reloader = Reloader::new(args.config.as_deref(), &config, Function::Smf);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use vireo_client::ApiArgs;
 use vireo_config::Failure;
-use vireo_ops::api::{GnbStatus, NfStatus, SessionStatus, Status, UeStatus, UpfStatus, WorkerStatus};
+use vireo_ops::api::{GnbStatus, NfStatus, SessionStatus, ShardStatus, Status, UeStatus, UpfStatus, WorkerStatus};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -66,6 +66,8 @@ fn render(status: &Status, offset: usize) -> String {
     );
     let header = ["UPF", "node", "N4", "sessions", "UL packets", "DL packets", "dropped"];
     table(&mut text, &header, status.upfs.iter().map(upf));
+    let header = ["shard", "process", "state", "host", "UEs", "copies", "CPU", "ended", "all copied"];
+    table(&mut text, &header, status.shards.iter().map(shard));
     table(
         &mut text,
         &["worker", "process", "NF", "slice", "kind", "state", "queue", "share", "done", "violations", "takes"],
@@ -120,6 +122,15 @@ fn upf(u: &UpfStatus) -> Vec<String> {
     let n4 = if u.associated { "up" } else { "down" };
     let numbers = [u.sessions, u.uplink_packets, u.downlink_packets, u.dropped_packets];
     [u.name.clone(), u.node.clone(), n4.to_owned()].into_iter().chain(numbers.map(|n| n.to_string())).collect()
+}
+
+fn shard(s: &ShardStatus) -> Vec<String> {
+    let pid = if s.pid == 0 { "-".to_owned() } else { s.pid.to_string() };
+    let host = s.host.map_or_else(|| "-".to_owned(), |host| host.to_string());
+    let cpu = format!("{:.1} s", s.cpu_us as f64 / 1e6);
+    let copied = if s.copied { "yes" } else { "no" };
+    let [shard, ues, copies] = [s.shard.into(), s.ues, s.copies].map(|n: usize| n.to_string());
+    vec![shard, pid, s.state.clone(), host, ues, copies, cpu, s.ends.to_string(), copied.to_owned()]
 }
 
 /// Returns one table line per NF, and one for a worker without NFs.

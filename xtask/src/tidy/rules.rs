@@ -148,6 +148,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-controller",
             "vireo-balancer",
             "vireo-amf",
+            "vireo-pki",
         ],
     ),
     (

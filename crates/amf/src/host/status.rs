@@ -64,6 +64,7 @@ impl Host {
             hosts: Vec::new(),
             balancers: Vec::new(),
             copies: 0,
+            shards: Vec::new(),
         }
     }
 

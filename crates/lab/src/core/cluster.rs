@@ -140,6 +140,9 @@ impl Core {
     ///
     /// Returns an error if a member does not answer, as directly after a restart.
     pub(crate) fn standing(&self) -> Result<ClusterReadiness, Failure> {
+        if self.options.shards > 0 {
+            return self.standing_of_shards();
+        }
         let map = self.map()?;
         let mut standing = ClusterReadiness {
             epoch: map.hosts.first().map_or(0, |host| host.epoch),
@@ -166,8 +169,11 @@ impl Core {
         Ok(standing)
     }
 
-    /// Returns the number of hosts without faults that are not leaving.
+    /// Returns the number of hosts without faults that are not leaving, or of shards.
     pub(crate) fn hosts_there(&self) -> usize {
+        if self.options.shards > 0 {
+            return self.options.shards.into();
+        }
         self.hosts.iter().filter(|host| host.is_healthy()).count()
     }
 

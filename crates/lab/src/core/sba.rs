@@ -70,11 +70,11 @@ pub(crate) fn certify() -> Result<(), Failure> {
 
 /// Returns the environment of a process, which overrides keys of its configuration file.
 pub(super) fn environment(options: &CoreOptions, role: &str) -> Vec<(&'static str, OsString)> {
-    let mut all = match options.encoding {
+    let mut all = match options.sbi.encoding {
         Encoding::Json => Vec::new(),
         Encoding::Grpc => vec![("VIREO_SBI__ENCODING", "grpc".into())],
     };
-    if options.secured && [AMF, SMF].contains(&role) {
+    if options.sbi.secured && [AMF, SMF].contains(&role) {
         let Files { certificate, key, authorities } = Files::new(Path::new(CERTIFICATES), role);
         all.extend([
             ("VIREO_SBI__TLS__CERTIFICATE", certificate.into_os_string()),

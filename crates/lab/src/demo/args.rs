@@ -42,6 +42,15 @@ pub struct Args {
     /// Kill worker processes at RATE while UEs are active, e.g. 5/s or 30/m
     #[arg(long, value_name = "R/s")]
     pub(super) kill_nf: Option<Rate>,
+    /// Run the core as N shards, as `vireo run` does with pools.shards
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=16))]
+    #[arg(conflicts_with_all = ["hosts", "cluster", "chain", "kill_nf"])]
+    pub(super) shards: Option<u8>,
+    /// Kill shards at up to RATE while UEs are active
+    ///
+    /// A shard is killed when every UE has its copies again.
+    #[arg(long, value_name = "R/s", requires = "shards", conflicts_with = "churn")]
+    pub(super) kill_shard: Option<Rate>,
     /// Kill data worker processes at RATE while UEs are active
     #[arg(long, value_name = "R/s")]
     pub(super) kill_data: Option<Rate>,
@@ -105,10 +114,11 @@ pub struct Args {
     pub(super) events: Vec<Event>,
     /// Run a cluster under traffic while N hosts join and N are killed
     ///
-    /// The cluster has a balancer and three hosts. Joins and kills alternate.
-    #[arg(long, value_name = "N", group = "clusters", value_parser = clap::value_parser!(u8).range(1..=200))]
+    /// The cluster has a balancer and three hosts. Joins and kills alternate. With --shards, N
+    /// shards are killed.
+    #[arg(long, value_name = "N", group = "clusters", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     #[arg(conflicts_with_all = ["kill_nf", "kill_data", "migrate", "upfs", "datapath", "scenario", "pcap"])]
-    pub(super) churn: Option<u8>,
+    pub(super) churn: Option<u16>,
     /// Run FILE, a `vireo` of another release, as the hosts that join, with --churn
     ///
     /// The cluster then has hosts of two builds, as in an upgrade host by host.

@@ -4,6 +4,8 @@
 //! controller therefore reassigns pool partitions of departed hosts. Some UEs stay connected and
 //! send without a pause. Some resume from idle repeatedly, by themselves and by paging. Some
 //! register again and receive other addresses.
+//!
+//! With `--shards`, the shards of one process tree are killed in turn, and the core replaces them.
 
 use super::args::Args;
 use super::cluster_event::Event;
@@ -17,8 +19,12 @@ const SENDS_EVERY_MS: u64 = 200;
 /// Share of UEs that register again, in tenths.
 const RENEWING: u32 = 1;
 
-/// Returns the events: `count` hosts join, and after each of them one host is killed.
-pub(super) fn events(count: u8) -> Vec<Event> {
+/// Returns the events: `count` hosts join, and after each of them one host is killed. Shards are
+/// replaced by the core.
+pub(super) fn events(count: u16, has_shards: bool) -> Vec<Event> {
+    if has_shards {
+        return vec![Event::KillShard; count.into()];
+    }
     (0..count).flat_map(|_| [Event::Add, Event::Kill]).collect()
 }
 
@@ -65,7 +71,8 @@ mod tests {
 
     #[test]
     fn churn_events_alternate() {
-        let events = events(2);
+        assert_eq!(events(2, true), [Event::KillShard; 2]);
+        let events = events(2, false);
         assert!(matches!(events[..], [Event::Add, Event::Kill, Event::Add, Event::Kill]), "{events:?}");
     }
 }

@@ -9,6 +9,9 @@ use std::fmt;
 pub(super) enum Event {
     /// Kill the host with the most UEs
     Kill,
+    /// Kill the shard with the most UEs, with --churn and --shards
+    #[value(skip)]
+    KillShard,
     /// Stop the host with the most UEs, and resume it after the takeover
     Stop,
     /// Isolate the host with the most UEs, and reconnect it after the takeover
@@ -53,6 +56,7 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Event::Kill => "a host is killed",
+            Event::KillShard => "a shard is killed",
             Event::Stop => "a host is stopped, and wakes",
             Event::Cut => "a host is cut off, and joined again",
             Event::Link => "the link between two hosts is cut",

@@ -77,6 +77,8 @@ struct RunningEvent {
     began_unix_us: u64,
     /// Time until the cluster map was correct; for the controller, until it knew the map again.
     took: Option<Duration>,
+    /// Processes of the shard that had ended before.
+    ends: u64,
     /// Whether the killed process has been restarted.
     back: bool,
 }
@@ -141,7 +143,7 @@ impl EventScript {
             return Ok(());
         };
         self.whole = None;
-        let mut ues = 0;
+        let (mut ues, mut ends) = (0, 0);
         let mut began = Instant::now();
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let member = match event {
@@ -161,6 +163,11 @@ impl EventScript {
                 ues = all[host];
                 host
             }
+            Event::KillShard => {
+                let shard = core.kill_busiest_shard()?;
+                (ues, ends) = (shard.ues, shard.ends);
+                shard.shard.into()
+            }
             Event::Add => core.add_host(lab)?,
             Event::Balancer => core.kill_balancer(false)?,
             Event::Holder => core.kill_balancer(true)?,
@@ -171,7 +178,7 @@ impl EventScript {
         };
         eprintln!("demo: {event} ({ues} UEs)");
         let began_unix_us = unix.as_micros() as u64;
-        self.now = Some(RunningEvent { event, member, ues, began, began_unix_us, took: None, back: false });
+        self.now = Some(RunningEvent { event, member, ues, began, began_unix_us, took: None, ends, back: false });
         Ok(())
     }
 
@@ -205,7 +212,7 @@ impl EventScript {
 
     /// Checks the progress of an event, and completes it or restarts the killed process.
     fn advance(&mut self, lab: &Lab, core: &mut Core, mut happening: RunningEvent) -> Result<(), Failure> {
-        let RunningEvent { event, member, began, back, .. } = happening;
+        let RunningEvent { event, member, began, ends, back, .. } = happening;
         if began.elapsed() > LIMIT {
             return Err(Failure(format!("{event}, and it is not over after {LIMIT:?}: {:?}", core.standing())));
         }
@@ -219,6 +226,7 @@ impl EventScript {
         }
         if happening.took.is_none() {
             let is_so = match event {
+                Event::KillShard => core.ends_of_shard(member)? > ends,
                 Event::Add => core.host_status(member)?.is_some_and(|host| host.buckets > 0),
                 Event::Balancer | Event::Holder => core.standing().is_ok_and(|now| now.balancers < self.balancers),
                 Event::Controller => back && core.standing().is_ok_and(|now| now.hosts == core.hosts_there()),
@@ -395,7 +403,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let log = log.map_or_else(|| create(Path::new(LOG)), Ok)?;
     let options = CoreOptions {
         subscribers: args.ues.into(),
-        hosts: HOSTS,
+        hosts: if args.shards.is_some() { 0 } else { HOSTS },
+        shards: args.shards.unwrap_or(0),
         joining_program,
         balancers,
         tables: super::s1_table(args)
@@ -405,11 +414,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     };
     let mut core = Core::start(&lab, &options, log, &interrupt)?;
     core.wait_for_upfs(&interrupt)?;
+    let hosts = args.shards.map_or_else(|| format!("{HOSTS} hosts"), |shards| format!("{shards} shards"));
     let parts = match balancers {
+        0 if args.shards.is_some() => "the core with".to_owned(),
         0 => "a balancer with the controller and a UPF,".to_owned(),
         _ => format!("etcd, a controller, {balancers} balancers, a UPF and"),
     };
-    eprintln!("demo: {parts} {HOSTS} hosts are ready; {} UEs on {} gNBs register", args.ues, args.gnbs);
+    eprintln!("demo: {parts} {hosts} are ready; {} UEs on {} gNBs register", args.ues, args.gnbs);
     let mut script = EventScript::new(args);
     let happened = run_events(args, &lab, &mut core, &mut script, &interrupt);
     let told = happened.and_then(|result| print_event(&result, &script, json.as_mut()));
@@ -471,7 +482,7 @@ fn print_event(result: &EmulatorResult, script: &EventScript, json: Option<&mut 
 /// Returns the events of the run.
 fn events(args: &Args) -> Vec<Event> {
     match args.churn {
-        Some(count) => churn::events(count),
+        Some(count) => churn::events(count, args.shards.is_some()),
         None if args.events.is_empty() => EVENTS.to_vec(),
         None => args.events.clone(),
     }
@@ -527,6 +538,7 @@ mod tests {
             began: Instant::now(),
             began_unix_us: 3_000_000 + n * 1_000_000,
             took: Some(Duration::from_millis(250)),
+            ends: 0,
             back: false,
         };
         (0..).zip(&EVENTS).map(happening).collect()

@@ -1,6 +1,8 @@
-//! `--kill-nf` and `--kill-data`: kills of NF workers or data workers under load.
+//! `--kill-nf`, `--kill-data` and `--kill-shard`: kills of NF workers, data workers or shards under
+//! load.
 //!
-//! The worker is chosen at random, at a fixed rate, while UEs are active.
+//! The process is chosen at random, at a fixed rate, while UEs are active. A shard is killed only
+//! when every UE has its copies again: copies of UEs are in one other shard.
 
 use crate::core::Core;
 use crate::process::Process;
@@ -44,6 +46,8 @@ pub(super) struct Killer {
     of: Of,
     every: Duration,
     due: Instant,
+    /// Returns true if a kill may be injected.
+    is_ready: fn(&Core) -> Result<bool, Failure>,
     /// Last killed worker. On a busy machine it may still exist when the next kill is due.
     last: Option<u32>,
     pub(super) kills: u64,
@@ -52,7 +56,14 @@ pub(super) struct Killer {
 impl Killer {
     /// Creates a killer of NF workers; the first kill is due after one interval.
     pub(super) fn nf_workers(rate: Rate) -> Self {
-        Killer { of: Worker::nf_workers, every: rate.0, due: Instant::now() + rate.0, last: None, kills: 0 }
+        Killer {
+            of: Worker::nf_workers,
+            every: rate.0,
+            due: Instant::now() + rate.0,
+            is_ready: |_| Ok(true),
+            last: None,
+            kills: 0,
+        }
     }
 
     /// Creates a killer of data workers. Standby workers are exempt.
@@ -60,10 +71,15 @@ impl Killer {
         Killer { of: Worker::data_workers, ..Killer::nf_workers(rate) }
     }
 
+    /// Creates a killer of shards.
+    pub(super) fn shards(rate: Rate) -> Self {
+        Killer { of: Worker::shards, is_ready: Core::is_copied, ..Killer::nf_workers(rate) }
+    }
+
     /// Kills a worker if due. If no worker exists, because the last one is not replaced yet, the
     /// kill stays due.
     pub(super) fn work(&mut self, core: &Core) -> Result<(), Failure> {
-        if Instant::now() < self.due {
+        if Instant::now() < self.due || !(self.is_ready)(core)? {
             return Ok(());
         }
         let mut workers = (self.of)(&core.process)?;
@@ -73,7 +89,8 @@ impl Killer {
         {
             self.last = Some(worker.pid);
             self.kills += 1;
-            self.due += self.every;
+            // A kill that had to wait does not bring the next one forward.
+            self.due = Instant::now().max(self.due + self.every);
         }
         Ok(())
     }

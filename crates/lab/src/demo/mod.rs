@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::emulator::{self, EmulatorOptions, Load, PATIENT};
 use crate::files::create;
 use crate::netns::interface_counters;
-use crate::options::{CoreOptions, UE_NETWORKS, UNSHED};
+use crate::options::{CoreOptions, SbiOptions, UE_NETWORKS, UNSHED};
 use crate::{Interrupt, Lab, second_upf};
 pub use args::Args;
 use args::{Chain, Ciphering, Datapath, Rat, text};
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     eprintln!("demo: the core is ready; {} UEs on {} gNBs, {} per second", args.ues, args.gnbs, args.rate);
 
     let before = lab.data_network_counters()?;
-    let mut killers = [args.kill_nf.map(Killer::nf_workers), args.kill_data.map(Killer::data_workers)];
+    let mut killers = killers(args);
     let mut migrator = args.migrate.map(|rate| Migrator::new(rate, target));
     // All UEs have registered by then, and the number of active UEs is near its maximum.
     let busy = Duration::from_secs_f64(f64::from(args.ues) / f64::from(args.rate));
@@ -104,11 +104,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 
     let mut report = Report::new(args.ues, &args.scenario, &emulated, before, after);
-    let [kills, data_kills] = killers.each_ref().map(|killer| killer.as_ref().map(|killer| killer.kills));
-    (report.kills, report.data_kills) = (kills.unwrap_or(0), data_kills.unwrap_or(0));
+    let kills = killers.each_ref().map(|killer| killer.as_ref().map(|killer| killer.kills));
+    [report.kills, report.data_kills, report.shard_kills] = kills.map(Option::unwrap_or_default);
     (report.data_takeovers, report.packets_died) = (user_plane.takeovers, user_plane.packets_died);
     report.longest_takeover_us = user_plane.longest_takeover_us;
-    (report.hosts, report.state_operations) = (most, asked);
+    (report.hosts, report.shards, report.state_operations) = (most, args.shards.unwrap_or(0).into(), asked);
     report.failover_ms = kill.as_ref().and_then(|kill| kill.vacancy).map(|time| time.as_millis() as u64);
     report.failed_hosts = doom.as_ref().map_or(0, |doom| doom.failed) + kill.as_ref().map_or(0, sba::KillPlan::amfs);
     (report.served_by_owner, report.served_by_replica) = (served.by_owner, served.by_replica);
@@ -135,8 +135,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let seen = emulated.result.user_plane;
         check_counted(carried, [seen.up_octets, seen.down_octets], args.scenario == report::FULL)?;
     }
-    let none = [kills, data_kills].contains(&Some(0)) || kill.is_some_and(|kill| !kill.is_done());
+    let none = kills.contains(&Some(0)) || kill.is_some_and(|kill| !kill.is_done());
     both((args, report.lost), verdict(&report, &emulated.result.complaints(), none), gone)
+}
+
+/// Returns the kills of NF workers, data workers and shards.
+fn killers(args: &Args) -> [Option<Killer>; 3] {
+    let nf_workers = args.kill_nf.map(Killer::nf_workers);
+    [nf_workers, args.kill_data.map(Killer::data_workers), args.kill_shard.map(Killer::shards)]
 }
 
 /// Combines the results of the UEs (`done`) and of the remaining sessions (`gone`). Prints a reason
@@ -223,10 +229,10 @@ fn core_options(args: &Args, lab: &Lab, target: MigrationTarget) -> Result<CoreO
         subscribers: args.ues.into(),
         ciphering: vec![text(ciphering).to_uppercase()],
         hosts: args.hosts.unwrap_or(0).into(),
+        shards: args.shards.unwrap_or(0),
         sba: args.chain == Some(Chain::Sba),
         amfs: args.amfs(),
-        encoding: args.sbi.into(),
-        secured: args.tls,
+        sbi: SbiOptions { encoding: args.sbi.into(), secured: args.tls },
         tables: datapath(args, lab)?
             + &s1_table(args)
             + &cluster::tables(args.hosts.unwrap_or(0).into(), args.replication, args.serve)

@@ -53,6 +53,10 @@ pub(super) struct Report {
     pub(super) packets_forwarded_at_moves: u64,
     /// Answers that arrived after the answer to a later packet.
     pub(super) packets_reordered_at_moves: u64,
+    /// Shards of the core; 0 if it has one process that serves UEs.
+    pub(super) shards: u64,
+    /// Shards killed during the run.
+    pub(super) shard_kills: u64,
     /// Largest number of simultaneously registered UEs, by host.
     pub(super) hosts: Vec<u64>,
     /// Hosts that failed by fault injection.
@@ -122,6 +126,8 @@ impl Report {
             packets_lost_at_moves: echoes.moves.echoes_lost,
             packets_forwarded_at_moves: echoes.moves.forwarded,
             packets_reordered_at_moves: echoes.moves.echoes_reordered,
+            shards: 0,
+            shard_kills: 0,
             hosts: Vec::new(),
             failed_hosts: 0,
             served_by_owner: 0,
@@ -154,6 +160,7 @@ impl Report {
 
     fn hosts_text(&self) -> String {
         match self.hosts.len() {
+            0 if self.shards > 0 => format!("{} shards of one process tree; {} killed", self.shards, self.shard_kills),
             0 => "one process".to_owned(),
             hosts => format!("{hosts} with at most {:?} UEs; {} failed", self.hosts, self.failed_hosts),
         }
@@ -270,6 +277,8 @@ mod tests {
             "failures",
             "lost",
             "kills",
+            "shards",
+            "shard_kills",
             "migrations",
             "served_by_owner",
             "served_by_replica",

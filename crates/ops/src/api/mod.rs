@@ -20,7 +20,7 @@ pub use slices::{
 };
 pub use status::{
     BalancerStatus, Counts, DrainError, GnbStatus, HostStatus, LatencyStatus, NfStatus, OverloadStatus, RelocateError,
-    SessionStatus, Status, StatusFilter, StatusSource, UeStatus, UpfStatus, WorkerStatus,
+    SessionStatus, ShardStatus, Status, StatusFilter, StatusSource, UeStatus, UpfStatus, WorkerStatus,
 };
 pub use token::{Token, TokenError};
 
@@ -101,7 +101,11 @@ pub struct Prepared {
 
 impl Prepared {
     /// Binds the configured TCP address.
-    fn new(config: &ApiConfig) -> Result<Self, ApiError> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the address cannot be bound or the token is unusable.
+    pub fn new(config: &ApiConfig) -> Result<Self, ApiError> {
         let listener = config.listen.map(|address| TcpListener::bind(address).map_err(|e| refused(address, e)));
         Prepared::on(listener.transpose()?, config, false)
     }
@@ -431,7 +435,8 @@ async fn drain(
 
 async fn prometheus(State(shared): State<Shared>) -> Response {
     shared.source.count();
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.metrics.render()).into_response()
+    let text = shared.source.with_shards(shared.metrics.render());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
 #[cfg(test)]

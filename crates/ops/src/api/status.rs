@@ -74,6 +74,11 @@ pub trait StatusSource: Send + Sync {
 
     /// Updates metrics that are cheap to read. Called before each response of `GET /metrics`.
     fn count(&self) {}
+
+    /// Adds the metrics of shards to those of this process, in the Prometheus text format.
+    fn with_shards(&self, own: String) -> String {
+        own
+    }
 }
 
 /// Reasons why a host is not drained.
@@ -168,6 +173,32 @@ pub struct Status {
     /// UEs of other hosts with a replica entry here. Filled by hosts of a cluster.
     #[serde(default)]
     pub copies: usize,
+    /// Shards of this core, if it has several (`pools.shards`).
+    #[serde(default)]
+    pub shards: Vec<ShardStatus>,
+}
+
+/// Status of a shard: a host process of `vireo run`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardStatus {
+    /// Number of the shard, from 0.
+    pub shard: u8,
+    /// Process ID; 0 while there is no process.
+    pub pid: u32,
+    /// `starting`, `serving`, or `ended`.
+    pub state: String,
+    /// Host ID; a shard that replaces another has a new one.
+    pub host: Option<u16>,
+    /// UEs whose steps it commits.
+    pub ues: usize,
+    /// UEs of other shards with a copy here.
+    pub copies: usize,
+    /// CPU time of the process in microseconds.
+    pub cpu_us: u64,
+    /// Processes of this shard that have ended since the start of the core.
+    pub ends: u64,
+    /// True if all UEs have their copies, so that the end of one more shard loses none.
+    pub copied: bool,
 }
 
 /// State of the overload control.

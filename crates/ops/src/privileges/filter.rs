@@ -24,6 +24,10 @@ pub enum Profile {
     Database,
     /// A data worker: packets of inherited sockets and devices, and queries of the kernel's routes.
     Packets,
+    /// A shard: connections to other members and to databases, files of the subscriber database,
+    /// threads and their priority. No programs, devices, raw sockets or other processes. Refused
+    /// calls fail with EPERM, as the database driver may try calls that it does not need.
+    Shard,
 }
 
 /// Error that prevents the installation of a filter.
@@ -140,6 +144,29 @@ const CONNECTIONS: &[i64] = &[
 /// Processor placement at the start of a data worker, and set-up of its sockets.
 const PLACES: &[i64] = &[libc::SYS_ioctl, libc::SYS_sched_setaffinity, libc::SYS_bind];
 
+/// Files of an embedded database, and priorities of threads.
+const SHARD: &[i64] = &[
+    libc::SYS_pwrite64,
+    libc::SYS_ftruncate,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_fchmod,
+    libc::SYS_fchown,
+    libc::SYS_flock,
+    libc::SYS_unlinkat,
+    libc::SYS_renameat2,
+    libc::SYS_utimensat,
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_setaffinity,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+];
+
 /// Calls that open files. Without file access they fail with EACCES.
 const FILES: &[i64] = &[
     libc::SYS_openat,
@@ -168,6 +195,9 @@ const OWN: [u64; 3] = [libc::PR_SET_NAME as u64, libc::PR_SET_VMA as u64, AUXILI
 /// Installs the filter of a profile for all threads of this process.
 pub(super) fn install(profile: Profile) -> Result<(), FilterError> {
     let (allowed, files) = programs(profile)?;
+    if profile == Profile::Shard {
+        return Ok(seccompiler::apply_filter_all_threads(&allowed)?);
+    }
     refused::end_loudly()?;
     // The kernel takes the most restrictive result of all filters. This filter comes first, because
     // the next one does not allow installing another.
@@ -208,9 +238,13 @@ pub(super) fn install_for_thread() -> Result<(), FilterError> {
 /// Returns the filter of allowed calls, and the filter of files if they are refused.
 fn programs(profile: Profile) -> Result<(BpfProgram, Option<BpfProgram>), FilterError> {
     let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
-    let allowed = SeccompFilter::new(allowed(profile)?, SeccompAction::Trap, SeccompAction::Allow, architecture)?;
+    let refusal = match profile {
+        Profile::Region | Profile::Database | Profile::Packets => SeccompAction::Trap,
+        Profile::Shard => SeccompAction::Errno(libc::EPERM.unsigned_abs()),
+    };
+    let allowed = SeccompFilter::new(allowed(profile)?, refusal, SeccompAction::Allow, architecture)?;
     let files = match profile {
-        Profile::Database => None,
+        Profile::Database | Profile::Shard => None,
         Profile::Region | Profile::Packets => {
             let refused = SeccompAction::Errno(libc::EACCES.unsigned_abs());
             Some(SeccompFilter::new(free(FILES), SeccompAction::Allow, refused, architecture)?.try_into()?)
@@ -248,9 +282,12 @@ fn allowed(profile: Profile) -> Result<Rules, seccompiler::BackendError> {
     let mut rules = common()?;
     match profile {
         Profile::Region => {}
-        Profile::Database => {
+        Profile::Database | Profile::Shard => {
             // The resolver loads libraries.
             rules.extend(free(&[MESSAGES, CONNECTIONS].concat()));
+            if profile == Profile::Shard {
+                rules.extend(free(&[ENDPOINT, SHARD].concat()));
+            }
             let families = [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX, libc::AF_NETLINK];
             rules.insert(libc::SYS_socket, socket_rules(&families)?);
         }
@@ -288,19 +325,40 @@ mod tests {
         let (profile, what) = match part.split_once(' ').expect("two words") {
             ("region", what) => (Profile::Region, what),
             ("database", what) => (Profile::Database, what),
+            ("shard", what) => (Profile::Shard, what),
             (_, what) => (Profile::Packets, what),
         };
         let counts = tempfile::tempfile().expect("a file");
+        let directory = (what == "database").then(|| tempfile::tempdir().expect("a directory"));
         install(profile).expect("installed");
         match what {
             "counts" => counts.write_all_at(&[1; 16], 16).expect("written"),
             "socket" => drop(std::net::UdpSocket::bind("127.0.0.1:0")),
             "file" => assert_eq!(std::fs::read("/etc/hostname").unwrap_err().raw_os_error(), Some(libc::EACCES)),
             "program" => drop(Command::new("/bin/true").status()),
+            "database" => directory.iter().for_each(|directory| database(directory.path())),
             "panic" => drop(std::panic::catch_unwind(|| panic!("a step"))),
             _ => {}
         }
+        drop(directory);
         std::process::exit(7);
+    }
+
+    /// Calls of an embedded database, and calls that a shard does not need.
+    fn database(directory: &std::path::Path) {
+        let (path, moved) = (directory.join("journal"), directory.join("moved"));
+        let file = std::fs::File::create(&path).expect("created");
+        file.write_all_at(&[1; 16], 16).and_then(|()| file.sync_data()).expect("written");
+        file.set_len(4).expect("truncated");
+        std::fs::rename(&path, &moved).and_then(|()| std::fs::remove_file(&moved)).expect("removed");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let client = std::thread::spawn(move || std::net::TcpStream::connect(address).map(drop));
+        listener.accept().expect("accepted");
+        client.join().expect("joined").expect("connected");
+        assert_eq!(Command::new("/bin/true").status().unwrap_err().raw_os_error(), Some(libc::EPERM));
+        let raw = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None);
+        assert_eq!(raw.unwrap_err().raw_os_error(), Some(libc::EPERM));
     }
 
     fn run(part: &str) -> Output {
@@ -327,6 +385,8 @@ mod tests {
         ends("region socket", Some(&socket));
         ends("packets socket", Some(&socket));
         ends("database socket", None);
+        ends("shard socket", None);
+        ends("shard database", None);
         for profile in ["region", "packets"] {
             ends(&format!("{profile} file"), None);
             ends(&format!("{profile} panic"), None);

@@ -56,12 +56,22 @@ impl RetainedPrivileges {
 
 /// Drops all privileges of this process. Must be called while it has one thread.
 pub fn shed() -> RetainedPrivileges {
+    shed_all_but(CapabilitySet::empty())
+}
+
+/// The same for a process whose heartbeats others wait for: it keeps CAP_SYS_NICE, if it has it, to
+/// raise the priority of its threads.
+pub fn shed_punctual() -> RetainedPrivileges {
+    shed_all_but(CapabilitySet::SYS_NICE)
+}
+
+fn shed_all_but(retained: CapabilitySet) -> RetainedPrivileges {
     let mut kept = RetainedPrivileges::default();
     kept.note("OOM score", raise_score());
     // The bounding set first: it requires CAP_SETPCAP, which the next steps drop.
     kept.note("bounding set", empty_bounding_set());
     kept.note("ambient set", clear_ambient_capability_set());
-    kept.note("capabilities", keep_only(CapabilitySet::empty()));
+    kept.note("capabilities", keep_only(retained));
     kept.note("no_new_privs", set_no_new_privs(true));
     kept.note("core dumps", set_dumpable_behavior(DumpableBehavior::NotDumpable));
     kept

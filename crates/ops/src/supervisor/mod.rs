@@ -17,6 +17,7 @@
 mod cgroup;
 mod data_workers;
 mod process;
+mod shard;
 mod watch;
 mod weights;
 mod worker_init;
@@ -24,6 +25,7 @@ mod worker_init;
 pub use cgroup::quota;
 pub use data_workers::{DataWorkerError, data_worker};
 pub use process::Program;
+pub use shard::{ShardProcess, shard_init};
 pub use worker_init::{WorkerInitError, join_region};
 
 use rustix::event::{EventfdFlags, eventfd};

@@ -131,6 +131,12 @@ impl Process {
         let _ = self.child.wait();
     }
 
+    /// Returns true if a signal or a tracer has stopped the process.
+    pub(super) fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
+        stat.is_ok_and(|stat| activity(&stat).is_some_and(|(state, _)| state == State::Stopped))
+    }
+
     /// Returns the current activity of the process; `None` if it has ended.
     pub(super) fn activity(&self) -> Option<Activity> {
         let pid = self.pid();

@@ -75,6 +75,11 @@ impl Space {
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
     }
 
+    /// Returns the directory of the namespace's files. Its commands have it in their environment.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     fn inside(&self, command: &Command) -> Command {
         let mut inside = Command::new("nsenter");
         inside.args(["--net", "--target", &self.holder.0.id().to_string()]);

@@ -506,6 +506,12 @@ impl Controller {
         }
     }
 
+    /// Handles that the process of a host has ended. It cannot reconnect, even while other members
+    /// must.
+    pub fn on_host_ended(&mut self, host: HostId) {
+        self.remove(Member::Host(host));
+    }
+
     fn remove(&mut self, member: Member) {
         match member {
             Member::Host(host) => {

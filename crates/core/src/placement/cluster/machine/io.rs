@@ -18,6 +18,8 @@ pub enum Input {
     Disconnected(ConnectionId),
     /// The operator drains a host.
     Drain(HostId),
+    /// The process of a host has ended, as its parent knows.
+    HostEnded(HostId),
     /// The state of an epoch is stored ([`Output::store`]).
     Stored(u64),
     /// All events until now are handled: joins that wait, failures, the next map and heartbeats.

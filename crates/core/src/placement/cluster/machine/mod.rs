@@ -87,6 +87,7 @@ impl ControllerMachine {
             Input::Message { connection, message } => self.on_message(connection, message, now, output),
             Input::Disconnected(connection) => self.on_disconnect(connection),
             Input::Drain(host) => self.drain(host, output),
+            Input::HostEnded(host) => self.controller.on_host_ended(host),
             Input::Stored(epoch) => {
                 self.storing = None;
                 self.controller.written(epoch);

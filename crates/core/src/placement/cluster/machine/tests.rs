@@ -245,6 +245,26 @@ fn drained_host_is_released() {
 }
 
 #[test]
+fn ended_host_need_not_reconnect() {
+    let mut fixture = Fixture::with_map();
+    fixture.join(3, host());
+    fixture.message(3, ToController::Ready);
+    fixture.on(Input::Advance);
+    let epoch = fixture.stored_epoch();
+    fixture.on(Input::Stored(epoch));
+    // The controller was suspended: it waits for members whose connections have ended.
+    fixture.now = fixture.now + Duration(4 * SILENCE.0);
+    for (host, connection) in [(0, 2), (1, 3)] {
+        fixture.on(Input::Disconnected(ConnectionId(connection)));
+        let known = |fixture: &Fixture| fixture.machine.controller().is_ready(Member::Host(HostId(host)));
+        assert_eq!(known(&fixture), Some(true));
+        fixture.on(Input::HostEnded(HostId(host)));
+        assert_eq!(known(&fixture), None);
+    }
+    assert!(fixture.output.evicted.is_empty());
+}
+
+#[test]
 fn pool_beyond_objective_is_late() {
     let pool = |backlog, share| PoolLoad { backlog, share, time_us: 100.0 };
     let objectives = [100_000.0; 2];

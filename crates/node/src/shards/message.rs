@@ -1,0 +1,147 @@
+//! Messages between `vireo run` and its shards, over the socket that a shard inherits.
+//!
+//! Each message is a frame: a length of four bytes, then the message in postcard encoding. Both
+//! ends are of one build.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize as SerializeDerive};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use vireo_fabric::identity::TlsTexts;
+use vireo_ops::api::{Status, StatusFilter};
+use vireo_types::Supi;
+
+/// Maximum length of a message in bytes.
+const LONGEST: u32 = 64 << 20;
+
+/// Text of the configuration file with its name. The caller of [`super`] parses it.
+#[derive(Clone, PartialEq, Eq, SerializeDerive, Deserialize)]
+pub struct ConfigText {
+    pub name: String,
+    pub text: String,
+}
+
+impl fmt::Debug for ConfigText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The text may contain keys.
+        f.debug_struct("ConfigText").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// First message to a shard.
+#[derive(Clone, Debug, SerializeDerive, Deserialize)]
+pub(super) struct ShardSetup {
+    /// Address of the controller.
+    pub(super) controller: SocketAddr,
+    /// Certificate for connections to the balancer and to other shards.
+    pub(super) tls: TlsTexts,
+    pub(super) config: ConfigText,
+}
+
+/// Further messages to a shard.
+#[derive(Debug, SerializeDerive, Deserialize)]
+pub(super) enum ToShard {
+    Request {
+        number: u32,
+        request: Request,
+    },
+    /// The configuration file was read again.
+    Reload(ConfigText),
+}
+
+/// Request that a shard answers.
+#[derive(Clone, Debug, SerializeDerive, Deserialize)]
+pub(super) enum Request {
+    Status(StatusFilter),
+    Metrics,
+    Deregister {
+        supi: u64,
+        reregister: bool,
+    },
+    /// Relocates the sessions of a UE to the UPF with this name.
+    Relocate {
+        supi: u64,
+        upf: String,
+    },
+}
+
+/// Messages of a shard.
+#[derive(Debug, SerializeDerive, Deserialize)]
+pub(super) enum FromShard {
+    /// The shard serves UEs as this host.
+    Ready {
+        host: u16,
+    },
+    /// The shard ends for this reason.
+    Failed(String),
+    Reply {
+        number: u32,
+        reply: Reply,
+    },
+}
+
+/// Answer to a request.
+#[derive(Debug, SerializeDerive, Deserialize)]
+pub(super) enum Reply {
+    Status(Box<Status>),
+    Metrics(String),
+    /// True if the shard has the UE.
+    Done(bool),
+    /// The shard does not answer in time.
+    Busy,
+}
+
+/// Converts a SUPI of a message.
+pub(super) fn supi(word: u64) -> Option<Supi> {
+    Supi::from_u64(word)
+}
+
+/// Sends a message.
+pub(super) fn write(stream: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let octets = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    let length = u32::try_from(octets.len()).ok().filter(|length| *length <= LONGEST);
+    let length = length.ok_or_else(|| io::Error::other("a message is too long"))?;
+    stream.write_all(&[&length.to_le_bytes()[..], &octets].concat())
+}
+
+/// Receives a message.
+pub(super) fn read<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if length > LONGEST {
+        return Err(io::Error::other("a message is too long"));
+    }
+    let mut octets = vec![0; length as usize];
+    stream.read_exact(&mut octets)?;
+    postcard::from_bytes(&octets).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_ops::api::{Counts, ShardStatus, UeStatus};
+
+    #[test]
+    fn messages_pass_through_a_socket() {
+        let (mut one, mut other) = UnixStream::pair().unwrap();
+        let status = Status {
+            version: "1".into(),
+            counts: Counts { ues: 7, ..Counts::default() },
+            ues: vec![UeStatus { supi: "imsi-1".into(), gnb: Some("gnb".into()), ..UeStatus::default() }],
+            shards: vec![ShardStatus { host: Some(3), ..ShardStatus::default() }],
+            ..Status::default()
+        };
+        let reply = Reply::Status(Box::new(status.clone()));
+        write(&mut one, &FromShard::Reply { number: 9, reply }).unwrap();
+        match read(&mut other).unwrap() {
+            FromShard::Reply { number: 9, reply: Reply::Status(received) } => assert_eq!(*received, status),
+            other => panic!("{other:?}"),
+        }
+        one.write_all(&u32::MAX.to_le_bytes()).unwrap();
+        assert!(read::<FromShard>(&mut other).is_err(), "no memory is allocated for it");
+    }
+}
