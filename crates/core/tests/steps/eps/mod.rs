@@ -1,6 +1,7 @@
 //! Procedures of EPS against an eNB and a UE: attach, service request, paging, update, detach.
 
 mod collisions;
+mod en_dc;
 mod erabs;
 mod faults;
 mod golden;

@@ -26,8 +26,9 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec
     // An eNB sets up no context without a bearer (TS 36.413 9.1.4.1).
     let without_bearer = sessions.is_empty() && connection.assoc.dialect() == Dialect::Eps;
     if !connection.ran.is_none() || without_bearer {
-        if let Some(nas) = nas {
-            ctx.send_encoded_nas(nas);
+        if let Some(nas) = nas.filter(|_| !ctx.is_being_released()) {
+            let en_dc = ctx.ue.en_dc(ctx.env.config, connection.tai.plmn);
+            ctx.send(|c| access::accept_transport(c, nas, en_dc));
         }
         let ambr = ctx.ue.ambr();
         for session in sessions {
@@ -44,6 +45,7 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, nas: Option<Vec<u8>>, sessions: Vec
         kgnb,
         ambr: ctx.ue.ambr(),
         radio_capability: ctx.ue.radio_capability_for(connection.assoc.dialect()),
+        en_dc: ctx.ue.en_dc(ctx.env.config, connection.tai.plmn),
         sessions,
         nas,
     };
