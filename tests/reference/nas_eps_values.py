@@ -23,11 +23,13 @@ RES = bytes.fromhex("a54211d5e3ba50bf")
 # EEA0 to EEA3, EIA1 to EIA3.
 ALGORITHMS = bytes.fromhex("f070")
 NATIVE = {"Value": 0}
+NATIVE_0 = {"TSC": 0, "Value": 0}
 OPTIONS = bytes.fromhex("80000d00001000")
 IMS = b"\x03ims"
 AUTS = bytes.fromhex("00112233445566778899aabbccdd")
-# Two algorithms octets, and N1 mode in the seventh.
-BOTH_SYSTEMS = bytes.fromhex("f0700000000020")
+# Two algorithms octets, and N1 mode and dual connectivity with NR in the seventh; algorithms of 5G.
+BOTH_SYSTEMS = bytes.fromhex("f0700000000030")
+ADDITIONAL = bytes.fromhex("f0007000")
 
 
 def head(kind, ebi=0, pti=0):
@@ -74,7 +76,8 @@ def uplink():
         "DeactivateEPSBearerContextAccept": message(ESM.ESMDeactEPSBearerCtxtAccept, ebi=5),
         "TrackingAreaUpdateRequest-from-5g": message(
             EMM.EMMTrackingAreaUpdateRequest, NAS_KSI={"TSC": 1, "Value": 2}, EPSUpdateType=8, OldGUTI=GUTI,
-            UENetCap=BOTH_SYSTEMS, EPSBearerCtxtStat=bytes([0x20, 0]), OldGUTIType=NATIVE, UEStatus=b"\x02"),
+            UENetCap=BOTH_SYSTEMS, EPSBearerCtxtStat=bytes([0x20, 0]), OldGUTIType=NATIVE, UEAddSecCap=ADDITIONAL,
+            UEStatus=b"\x02"),
         "AuthenticationFailure-synch": message(EMM.EMMAuthenticationFailure, EMMCause=21, AUTS=AUTS),
         "SecurityModeReject": message(EMM.EMMSecurityModeReject, EMMCause=24),
         "PDNConnectivityRequest": message(ESM.ESMPDNConnectivityRequest, pti=2, PDNType=3, RequestType=1, APN=IMS,
@@ -138,7 +141,23 @@ def mme_messages():
     areas = bytes([1]) + PLMN + bytes([0, 1, 0, 2])
     saving = {"T3402": b"\x3e", "T3412Ext": b"\x0c", "T3324": b"\x05", "ExtDRXParam": b"\x35"}
     support = {"EPSNetFeat": b"\x00"}
+    restricted = {"EPSNetFeat": b"\x00\x20"}
     return {
+        "SecurityModeCommand-en-dc": message(
+            EMM.EMMSecurityModeCommand, NAS_KSI=NATIVE_0, UESecCap=bytes.fromhex("e060"),
+            NASSecAlgo={"CiphAlgo": 2, "IntegAlgo": 2}, IMEISVReq={"Value": 1},
+            UEAddSecCap=bytes.fromhex("f0807001")),
+        "AttachAccept-restricted": message(
+            EMM.EMMAttachAccept, EPSAttachResult=1, T3412=b"\x49", TAIList=areas, ESMContainer=activate.to_bytes(),
+            GUTI=GUTI, **restricted),
+        "TrackingAreaUpdateAccept-restricted": message(
+            EMM.EMMTrackingAreaUpdateAccept, EPSUpdateResult=0, T3412=b"\x49", GUTI=GUTI, TAIList=areas,
+            **restricted),
+        # 100 Gbit/s and 1 Gbit/s.
+        "ActivateDefaultEPSBearerContextRequest-fast": message(
+            ESM.ESMActDefaultEPSBearerCtxtRequest, ebi=5, pti=1, EPSQoS=b"\x09", APN=b"\x08internet",
+            PDNAddr=bytes([1, 10, 46, 0, 2]), APN_AMBR=bytes.fromhex("fefefaeefe03"),
+            ExtAPN_AMBR=bytes.fromhex("0361a80300fa")),
         "AttachAccept-power-saving": message(
             EMM.EMMAttachAccept, EPSAttachResult=1, T3412=b"\x49", TAIList=areas, ESMContainer=activate.to_bytes(),
             GUTI=GUTI, **support, **saving),

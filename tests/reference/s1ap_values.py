@@ -321,12 +321,59 @@ def messages():
             **enb_messages()}
 
 
+def extension(number, kind, value):
+    return {"id": number, "criticality": "ignore", "extensionValue": (kind, value)}
+
+
+def en_dc_messages():
+    """Messages about a UE that supports EN-DC, and that may not use it."""
+    nr = ("NRUESecurityCapabilities", {"nRencryptionAlgorithms": (0xE100, 16),
+                                       "nRintegrityProtectionAlgorithms": (0xE002, 16)})
+    restricted = ("HandoverRestrictionList", {"servingPLMN": PLMN, "iE-Extensions": [
+        extension(261, "NRrestrictioninEPSasSecondaryRAT", "nRrestrictedinEPSasSecondaryRAT")]})
+    # 100 Gbit/s and 20 Gbit/s; the usual form has its highest value.
+    fast = {"uEaggregateMaximumBitRateDL": 10_000_000_000, "uEaggregateMaximumBitRateUL": 10_000_000_000,
+            "iE-Extensions": [extension(259, "ExtendedBitRate", 100_000_000_000),
+                              extension(260, "ExtendedBitRate", 20_000_000_000)]}
+    # One direction only.
+    faster = {"uEaggregateMaximumBitRateDL": 10_000_000_000, "uEaggregateMaximumBitRateUL": 1_000_000_000,
+              "iE-Extensions": [extension(259, "ExtendedBitRate", 10_000_000_001)]}
+    bearer = {"e-RAB-ID": 5, "transportLayerAddress": address(7), "gTP-TEID": teid(0x101)}
+    context = items("E-RABToBeSetupItemCtxtSUReq", [{**bearer, "e-RABlevelQoSParameters": QOS, "nAS-PDU": NAS}])
+    handed = items("E-RABToBeSetupItemHOReq", [{**bearer, "e-RABlevelQosParameters": QOS}])
+    switched = items("E-RABToBeSwitchedDLItem", [
+        {"e-RAB-ID": 5, "transportLayerAddress": address(9), "gTP-TEID": teid(0x75)}])
+    hop = ("SecurityContext", {"nextHopChainingCount": 2, "nextHopParameter": (KEY, 256)})
+    capability = ("UESecurityCapabilities", CAPABILITY)
+    return {
+        "InitialContextSetupRequest-en-dc": initiating(
+            "InitialContextSetupRequest", *IDS, ("uEaggregateMaximumBitrate", fast),
+            ("E-RABToBeSetupListCtxtSUReq", context), capability, ("SecurityKey", (KEY, 256)), restricted, nr),
+        "DownlinkNASTransport-en-dc": initiating("DownlinkNASTransport", *IDS, ("NAS-PDU", NAS), restricted, nr),
+        "UEContextModificationRequest-en-dc": initiating(
+            "UEContextModificationRequest", *IDS, ("uEaggregateMaximumBitrate", faster)),
+        "HandoverRequest-en-dc": initiating(
+            "HandoverRequest", ("MME-UE-S1AP-ID", MME_ID), ("HandoverType", "intralte"),
+            ("Cause", ("radioNetwork", "handover-desirable-for-radio-reason")),
+            ("uEaggregateMaximumBitrate", AMBR), ("E-RABToBeSetupListHOReq", handed),
+            ("Source-ToTarget-TransparentContainer", bytes.fromhex("000000070000000000")), capability, restricted, hop,
+            nr),
+        "PathSwitchRequest-en-dc": initiating(
+            "PathSwitchRequest", ("eNB-UE-S1AP-ID", ENB_ID), ("E-RABToBeSwitchedDLList", switched),
+            ("SourceMME-UE-S1AP-ID", MME_ID), ("EUTRAN-CGI", CELL), ("TAI", TAI), capability, nr),
+        "PathSwitchRequestAcknowledge-en-dc": successful(
+            "PathSwitchRequestAcknowledge", *IDS, ("uEaggregateMaximumBitrate", AMBR), hop, nr, restricted,
+            capability),
+    }
+
+
 def mme_messages():
     """Messages between the MME and an eNB that the core itself builds or reads."""
     area = items("TAIItem", [{"tAI": TAI}])
     ambr = {"uEaggregateMaximumBitRateDL": 30_000_000, "uEaggregateMaximumBitRateUL": 2_000_000}
     released = items("E-RABItem", [{"e-RAB-ID": 5, "cause": ("nas", "normal-release")}])
     return {
+        **en_dc_messages(),
         "Paging-extended-drx": initiating(
             "Paging", ("UEIdentityIndexValue", (0x2EF, 10)), ("UEPagingID", ("s-TMSI", S_TMSI)), ("pagingDRX", "v64"),
             ("CNDomain", "ps"), ("TAIList", area), ("UERadioCapabilityForPaging", b"\x07" * 30),

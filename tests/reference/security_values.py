@@ -194,6 +194,18 @@ def eps_values():
     return out
 
 
+def annex_c():
+    """Test sets of 128-EEA2 and 128-EIA2 (TS 33.401 C.1.1, C.2.2). The last octet of the first has 5 bits."""
+    key, count = bytes.fromhex("d3c5d592327fb11c4035c6680af8c6d1"), bytes.fromhex("398a59b4")
+    plain = bytes.fromhex("981ba6824c1bfb1ab485472029b71d808ce33e2cc3c0b5fc1f3de8a6dc66b1f0")
+    start = count + bytes([0x15 << 3 | 1 << 2]) + bytes(11)
+    ciphered = bytearray(Cipher(algorithms.AES(key), modes.CTR(start)).encryptor().update(plain))
+    ciphered[-1] &= 0xF8
+    code = cmac.CMAC(algorithms.AES(key))
+    code.update(count + bytes([0x1A << 3 | 1 << 2]) + bytes(3) + bytes.fromhex("484583d5afe082ae"))
+    return {"annex_c_eea2": bytes(ciphered), "annex_c_eia2": code.finalize()[:4]}
+
+
 def values():
     """name -> octets."""
     out = aka()
@@ -212,5 +224,5 @@ def values():
         "suci_a": bytes.fromhex("0199f907f0ff011b") + scheme_output(1),
         "suci_b": bytes.fromhex("0199f907f0ff021c") + scheme_output(2),
     }
-    out |= eps_values()
+    out |= eps_values() | annex_c()
     return out | mapped_keys(kamf, out["kasme"], out["nh_2"])

@@ -118,6 +118,7 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         n2_endpoints: endpoints(&file.n2.endpoints, problems),
         smf_is_remote: false,
         interworks: file.s1.is_served(),
+        restricts_dcnr: !file.s1.dcnr,
     }
 }
 

@@ -13,12 +13,14 @@ pub(super) struct S1 {
     addresses: Vec<LocalAddress>,
     port: u16,
     udp_port: u16,
+    /// True if UEs may use NR as secondary RAT.
+    pub(super) dcnr: bool,
 }
 
 impl Default for S1 {
     fn default() -> Self {
         let S1Config { port, udp_port, .. } = S1Config::default();
-        S1 { addresses: Vec::new(), port, udp_port }
+        S1 { addresses: Vec::new(), port, udp_port, dcnr: true }
     }
 }
 

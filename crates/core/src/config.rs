@@ -52,6 +52,8 @@ pub struct CoreConfig {
     pub smf_is_remote: bool,
     /// True if the core serves eNBs, too, so that UEs may move between 4G and 5G.
     pub interworks: bool,
+    /// True if no UE may use NR as secondary RAT (TS 23.401 4.3.2a).
+    pub restricts_dcnr: bool,
 }
 
 /// Most MMEs of a pool: the numbers of balancers have 4 bits.
@@ -364,6 +366,7 @@ mod tests {
             n2_endpoints: vec![IpAddr::from([127, 0, 0, 2]), "2001:db8::2".parse().expect("an address")],
             smf_is_remote: true,
             interworks: true,
+            restricts_dcnr: true,
         };
         let octets = postcard::to_allocvec(&config).expect("it encodes");
         assert_eq!(postcard::from_bytes(&octets), Ok(config));

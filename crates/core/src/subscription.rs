@@ -107,21 +107,30 @@ pub struct Subscription {
     /// The only dialect that the subscriber may use; `None` = both (core network type restriction,
     /// TS 23.501 5.3.4.1.1).
     pub only: Option<Dialect>,
+    /// True if the subscriber may not use NR as secondary RAT (Access-Restriction-Data, TS 29.272
+    /// 7.3.31).
+    pub restricts_dcnr: bool,
 }
 
 /// Bits of an uplink rate that a UE-AMBR does not have. In binary forms they are the restriction to
 /// one dialect, which few subscribers have.
 const ONLY_SHIFT: u32 = 62;
+/// Bit of a downlink rate that a UE-AMBR does not have. In binary forms it is the restriction of NR
+/// as secondary RAT.
+const RESTRICTS_DCNR: u64 = 1 << 63;
 
 impl Subscription {
-    /// Returns the UE-AMBR, marked with the restriction to one dialect.
+    /// Returns the UE-AMBR, marked with the restrictions.
     pub(crate) fn marked_ambr(&self) -> Ambr {
         let mark = match self.only {
             None => 0,
             Some(Dialect::Nr) => 1,
             Some(Dialect::Eps) => 2,
         };
-        Ambr { uplink_bps: self.ambr.uplink_bps & !(3 << ONLY_SHIFT) | mark << ONLY_SHIFT, ..self.ambr }
+        Ambr {
+            uplink_bps: self.ambr.uplink_bps & !(3 << ONLY_SHIFT) | mark << ONLY_SHIFT,
+            downlink_bps: self.ambr.downlink_bps & !RESTRICTS_DCNR | u64::from(self.restricts_dcnr) << 63,
+        }
     }
 
     /// Returns the subscription of a marked UE-AMBR.
@@ -131,8 +140,12 @@ impl Subscription {
             2 => Some(Dialect::Eps),
             _ => None,
         };
-        let ambr = Ambr { uplink_bps: marked.uplink_bps & !(3 << ONLY_SHIFT), ..marked };
-        Subscription { slices, ambr, only }
+        let restricts_dcnr = marked.downlink_bps & RESTRICTS_DCNR != 0;
+        let ambr = Ambr {
+            uplink_bps: marked.uplink_bps & !(3 << ONLY_SHIFT),
+            downlink_bps: marked.downlink_bps & !RESTRICTS_DCNR,
+        };
+        Subscription { slices, ambr, only, restricts_dcnr }
     }
 }
 
@@ -153,6 +166,8 @@ struct ReadableSubscription<S> {
     ambr: Ambr,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     only: Option<DialectName>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    restricts_dcnr: bool,
 }
 
 /// Binary form of a subscription.
@@ -171,7 +186,8 @@ impl Serialize for Subscription {
             Dialect::Nr => DialectName::Nr,
             Dialect::Eps => DialectName::Eps,
         });
-        ReadableSubscription { slices: &self.slices, ambr: self.ambr, only }.serialize(s)
+        let restricts_dcnr = self.restricts_dcnr;
+        ReadableSubscription { slices: &self.slices, ambr: self.ambr, only, restricts_dcnr }.serialize(s)
     }
 }
 
@@ -181,12 +197,12 @@ impl<'de> Deserialize<'de> for Subscription {
             let BinarySubscription { slices, ambr } = BinarySubscription::deserialize(d)?;
             return Ok(Subscription::from_marked(slices, ambr));
         }
-        let ReadableSubscription { slices, ambr, only } = ReadableSubscription::deserialize(d)?;
+        let ReadableSubscription { slices, ambr, only, restricts_dcnr } = ReadableSubscription::deserialize(d)?;
         let only = only.map(|only| match only {
             DialectName::Nr => Dialect::Nr,
             DialectName::Eps => Dialect::Eps,
         });
-        Ok(Subscription { slices, ambr, only })
+        Ok(Subscription { slices, ambr, only, restricts_dcnr })
     }
 }
 

@@ -1,16 +1,16 @@
-//! Documents under `docs/security` prove what they say by tests: each test that a table names is
-//! there.
+//! Documents under `docs/security`, and `docs/abnormal.md`, prove what they say by tests: each test
+//! that a table names is there.
 
 use super::finding::Finding;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-const OVERVIEW: &str = "docs/security.md";
+const PAGES: [&str; 2] = ["docs/security.md", "docs/abnormal.md"];
 const FOLDER: &str = "docs/security";
 
 /// The documents and their texts; none in a tree without them.
 pub(super) fn read(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
-    let mut files = vec![PathBuf::from(OVERVIEW)];
+    let mut files: Vec<_> = PAGES.into_iter().map(PathBuf::from).collect();
     if let Ok(entries) = std::fs::read_dir(root.join(FOLDER)) {
         files.extend(entries.flatten().map(|entry| Path::new(FOLDER).join(entry.file_name())));
     }

@@ -3,7 +3,7 @@
 //! The dialect of a message is that of its association ([`vireo_types::AssocId::dialect`]). The
 //! rest of the core sees the same values for both.
 
-use super::context::Connection;
+use super::context::{Connection, EnDc};
 use super::n2::{self, Cause, ContextSetup, Fault, Route, SessionSetup, ShallowView, UeMessage};
 use super::s1;
 use crate::subscription::Ambr;
@@ -72,6 +72,15 @@ pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> 
     match connection.assoc.dialect() {
         Dialect::Nr => n2::downlink_nas_transport(connection, nas),
         Dialect::Eps => s1::downlink_nas_transport(connection, nas),
+    }
+}
+
+/// Encodes the transport of the accept of an update. An eNB learns with it what it needs for EN-DC
+/// (TS 23.401 5.3.3.1).
+pub fn accept_transport(connection: &Connection, nas: Vec<u8>, en_dc: EnDc) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => n2::downlink_nas_transport(connection, nas),
+        Dialect::Eps => s1::accept_transport(connection, nas, en_dc),
     }
 }
 

@@ -42,6 +42,7 @@ impl CoreConfig {
             n2_endpoints: Vec::new(),
             smf_is_remote: false,
             interworks: false,
+            restricts_dcnr: false,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The EPS bearer identity of the default bearer takes the place of the PDU session identity. The
 //! causes are those of 5GSM: TS 24.301 9.9.4.4 has most of them with the same values.
 
-use super::apn_ambr::apn_ambr;
+use super::apn_ambr::{apn_ambr, extended_apn_ambr};
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::interface::Output;
 use super::session_request::SessionRequest;
@@ -148,6 +148,9 @@ pub(super) fn activate_request(sm: &SmContext, pti: u8, cause: Option<u8>, optio
         address,
     )
     .with_apn_ambr(apn_ambr(sm.terms.ambr.downlink_bps, sm.terms.ambr.uplink_bps)?);
+    if let Some(extended) = extended_apn_ambr(sm.terms.ambr.downlink_bps, sm.terms.ambr.uplink_bps) {
+        request = request.with_extended_apn_ambr(NasExtendedApnAggregateMaximumBitRate::from_ambr(extended));
+    }
     if let Some(cause) = cause {
         request = request.with_esm_cause(NasEsmCause::new(cause));
     }

@@ -1,6 +1,6 @@
 //! Decoding and encoding of the 5GSM messages of the SMF (TS 24.501 clause 8.3).
 
-use super::apn_ambr::apn_ambr;
+use super::apn_ambr::{apn_ambr, extended_apn_ambr};
 use super::context::{SessionTerms, SmContext, ebi};
 use super::interface::Output;
 use super::n2::DEFAULT_QFI;
@@ -108,13 +108,16 @@ pub(super) fn session_ambr(terms: &SessionTerms) -> NasSessionAmbr {
 }
 
 /// Returns the EPS bearer that the session becomes in EPS (TS 24.501 9.11.4.8): identity, QoS and
-/// APN-AMBR.
+/// APN-AMBR, also the extended one.
 fn mapped_bearer(sm: &SmContext, ebi: u8) -> Option<NasMappedEpsBearerContexts> {
     use vireo_wire::nas_eps::EpsQos;
     let ambr = apn_ambr(sm.terms.ambr.downlink_bps, sm.terms.ambr.uplink_bps)?.value.to_vec();
     let qos = MappedEpsBearerParam::from_eps_qos(EpsQos::new(sm.terms.five_qi, None, None, None)).ok()?;
     let ambr = MappedEpsBearerParam { param_id: MappedEpsBearerParamId::ApnAmbr as u8, contents: ambr };
-    let bearer = MappedEpsBearerContext::new(ebi, MappedEpsBearerOpCode::Create, true, vec![qos, ambr]).ok()?;
+    let extended = extended_apn_ambr(sm.terms.ambr.downlink_bps, sm.terms.ambr.uplink_bps);
+    let extended = extended.map(MappedEpsBearerParam::from_extended_apn_ambr);
+    let params = [qos, ambr].into_iter().chain(extended).collect();
+    let bearer = MappedEpsBearerContext::new(ebi, MappedEpsBearerOpCode::Create, true, params).ok()?;
     NasMappedEpsBearerContexts::from_contexts(&[bearer]).ok()
 }
 

@@ -45,12 +45,17 @@ pub(crate) struct NrOrigin {
     pub(super) algorithms: u8,
 }
 
-/// Returns the value of the UE network capability. N1 mode is in its seventh octet (TS 24.301
-/// 9.9.3.34).
+/// Returns the value of the UE network capability. N1 mode and dual connectivity with NR are in its
+/// seventh octet (TS 24.301 9.9.3.34).
 pub(super) fn network_capability(profile: &Profile) -> Vec<u8> {
     let mut octets = vec![profile.ciphering, profile.integrity];
     if profile.interworks {
-        octets.extend_from_slice(&[0, 0, 0, 0, 0x20]);
+        octets.extend_from_slice(&[0, 0, 0, 0, 0x30]);
     }
     octets
+}
+
+/// Returns the value of the UE additional security capability (TS 24.301 9.9.3.53).
+pub(super) fn additional_capability(profile: &Profile) -> [u8; 4] {
+    [profile.ciphering, 0, profile.integrity, 0]
 }

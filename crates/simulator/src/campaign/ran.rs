@@ -197,6 +197,7 @@ pub(crate) fn config() -> CoreConfig {
         n2_endpoints: Vec::new(),
         smf_is_remote: false,
         interworks: false,
+        restricts_dcnr: false,
     }
 }
 

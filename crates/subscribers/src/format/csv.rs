@@ -145,6 +145,7 @@ impl Columns {
                 slices: vec![SliceSubscription { snssai, default: true, dnns }],
                 ambr,
                 only: None,
+                restricts_dcnr: false,
             },
             ..Subscriber::new(supi, k, opc)
         })
@@ -187,7 +188,8 @@ fn flat(s: &Subscriber) -> Option<[String; WRITTEN]> {
     let [slice] = s.subscription.slices.as_slice() else { return None };
     let first = slice.dnns.first()?;
     let alike = slice.dnns.iter().all(|d| DnnSubscription { dnn: first.dnn.clone(), ..d.clone() } == *first);
-    if !alike || first.ambr != s.subscription.ambr || !slice.default || s.subscription.only.is_some() {
+    let restricted = s.subscription.only.is_some() || s.subscription.restricts_dcnr;
+    if !alike || first.ambr != s.subscription.ambr || !slice.default || restricted {
         return None;
     }
     let names: Vec<_> = slice.dnns.iter().map(|d| d.dnn.as_str()).collect();

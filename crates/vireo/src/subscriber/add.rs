@@ -42,6 +42,9 @@ pub(super) struct Args {
     /// Restrict the subscriber to 4G or 5G
     #[arg(long, value_enum)]
     only: Option<Only>,
+    /// Restrict NR as secondary RAT of the subscriber in 4G (EN-DC)
+    #[arg(long)]
+    restrict_dcnr: bool,
     /// Store a fixed IPv4 address (unused: addresses come from pools)
     #[arg(long, conflicts_with = "count")]
     static_ipv4: Option<Ipv4Addr>,
@@ -120,5 +123,6 @@ fn subscription(args: &Args) -> Subscription {
         Only::FourG => Dialect::Eps,
         Only::FiveG => Dialect::Nr,
     });
-    Subscription { slices: args.slice.iter().enumerate().map(slice).collect(), only, ..Default::default() }
+    let slices = args.slice.iter().enumerate().map(slice).collect();
+    Subscription { slices, only, restricts_dcnr: args.restrict_dcnr, ..Default::default() }
 }

@@ -19,7 +19,7 @@ mod retry;
 mod security;
 mod shared;
 
-pub use capability::UeSecurityCapability;
+pub use capability::{EnDc, UeSecurityCapability};
 pub use codec::{
     CodecError, EncodedContext, IncrementalEncoder, LAYOUT_VERSION, OLDEST_LAYOUT, Versions, decode, encode,
     encode_after,
@@ -37,12 +37,13 @@ pub use retry::Retry;
 pub use security::{KeySet, NasSecurity, NextHop, NextHopChain, SecurityFault};
 
 use crate::amf::procedures::{deregistration, handover, paging, registration, service_request};
+use crate::config::CoreConfig;
 use crate::smf::SmContext;
 use crate::subscription::{Ambr, Subscription};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use vireo_types::{AmfUeNgapId, AssocId, Dialect, Guti, Instant, Ltmsi, Pei, Snssai, Supi, Tac, Tai, Tmsi};
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, Guti, Instant, Ltmsi, Pei, Plmn, Snssai, Supi, Tac, Tai, Tmsi};
 
 /// Context of one UE. [`encode`] defines its stored form. The field-by-field serde form is for
 /// databases that an operator reads.
@@ -136,7 +137,7 @@ pub struct Identity {
 
 impl Identity {
     /// Returns the GUTIs of the UE in EPS.
-    pub fn gutis_of_eps(&self, config: &crate::config::CoreConfig) -> impl Iterator<Item = Guti> + use<> {
+    pub fn gutis_of_eps(&self, config: &CoreConfig) -> impl Iterator<Item = Guti> + use<> {
         let mmes = self.mmes.map(|mme| config.mme(mme));
         let gutis = [self.tmsi, self.old_tmsi].into_iter().zip(mmes);
         gutis.filter_map(|(tmsi, guami)| Some(Guti { guami, tmsi: tmsi? }))
@@ -261,6 +262,19 @@ impl UeContext {
         }
     }
 
+    /// Returns true if the UE may not use NR as secondary RAT, by subscription or configuration.
+    pub fn restricts_dcnr(&self, config: &CoreConfig) -> bool {
+        config.restricts_dcnr || self.subscription.as_ref().is_some_and(|s| s.restricts_dcnr)
+    }
+
+    /// Returns what an eNB of the PLMN needs for EN-DC of the UE.
+    pub fn en_dc(&self, config: &CoreConfig, plmn: Plmn) -> EnDc {
+        EnDc {
+            algorithms: self.security_capability.nr_algorithms(),
+            restricted_in: self.restricts_dcnr(config).then_some(plmn),
+        }
+    }
+
     /// Returns the live session with this PDU session ID, or EPS bearer identity in EPS.
     pub fn session(&mut self, psi: u8) -> Option<&mut SmContext> {
         self.sessions.iter_mut().find(|s| s.id() == psi && s.is_live())
@@ -286,12 +300,12 @@ impl UeContext {
     }
 
     /// Returns the 5G-GUTI with this 5G-TMSI.
-    pub fn guti(config: &crate::config::CoreConfig, tmsi: Tmsi) -> Guti {
+    pub fn guti(config: &CoreConfig, tmsi: Tmsi) -> Guti {
         Guti { guami: config.guami(), tmsi }
     }
 }
 
 /// Returns true if the configuration serves the TAI.
-pub fn is_served(config: &crate::config::CoreConfig, tai: Tai) -> bool {
+pub fn is_served(config: &CoreConfig, tai: Tai) -> bool {
     config.plmns.contains(&tai.plmn) && config.tacs.contains(&Tac(tai.tac.0))
 }

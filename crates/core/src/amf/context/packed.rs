@@ -73,11 +73,11 @@ impl PackedForm for UeSecurityCapability {
     type Form = SmallVec<[u8; 8]>;
 
     fn pack(&self) -> Self::Form {
-        SmallVec::from_slice(self.as_slice())
+        self.stored()
     }
 
     fn unpack(form: Self::Form) -> Option<Self> {
-        (form.len() <= 8).then(|| UeSecurityCapability::new(&form))
+        UeSecurityCapability::from_stored(&form)
     }
 }
 
@@ -107,8 +107,7 @@ fn bps(form: u128) -> Option<u64> {
     u64::try_from(form >> 4).ok()?.checked_mul(10_u64.pow(form as u32 & 15))
 }
 
-/// Stored form of a subscription, with packed bit rates. The UE-AMBR has the mark of a restriction
-/// to one dialect.
+/// Stored form of a subscription, with packed bit rates. The UE-AMBR has the marks of restrictions.
 #[derive(Serialize, Deserialize)]
 pub(super) struct PackedSubscription {
     slices: Vec<(Snssai, bool, Vec<Network>)>,

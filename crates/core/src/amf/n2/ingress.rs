@@ -142,6 +142,8 @@ pub struct PathSwitch {
     /// UE security capabilities of the RAN: 5G-EA and 5G-IA, or EEA and EIA, without the null
     /// algorithms, in the bit order of NGAP.
     pub capability: Option<(u8, u8)>,
+    /// NR UE security capabilities of an eNB: 5G-EA and 5G-IA, without the null algorithms.
+    pub nr_capability: Option<(u16, u16)>,
     /// Sessions to be switched.
     pub switched: SessionItems,
     /// Sessions that the new RAN node did not set up.
@@ -366,6 +368,7 @@ fn path_switch(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         location: location(pdu).unwrap_or_default(),
         capability: capability
             .map(|c| (bits(&c.nr_encryption_algorithms.0), bits(&c.nr_integrity_protection_algorithms.0))),
+        nr_capability: None,
         switched: list.0.into_iter().map(|i| (i.pdu_session_id.0, i.path_switch_request_transfer.into_vec())).collect(),
         failed: items!(pdu, PDUSessionResourceFailedToSetupListPSReq, path_switch_request_setup_failed_transfer),
     }))

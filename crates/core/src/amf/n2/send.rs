@@ -1,7 +1,7 @@
 //! Encoding of UE-associated messages to the RAN.
 
 use super::{Cause, plmn_to, snssai_to};
-use crate::amf::context::{Connection, UeSecurityCapability};
+use crate::amf::context::{Connection, EnDc, UeSecurityCapability};
 use crate::subscription::Ambr;
 use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
 use vireo_wire::ngap::{self, Message, *};
@@ -74,6 +74,7 @@ pub struct ContextSetup<'a> {
     pub ambr: Ambr,
     /// UE Radio Capability; empty if unknown.
     pub radio_capability: &'a [u8],
+    pub en_dc: EnDc,
     pub sessions: Vec<SessionSetup>,
     /// Protected NAS message to the UE, if any.
     pub nas: Option<Vec<u8>>,

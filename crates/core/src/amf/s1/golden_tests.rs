@@ -1,7 +1,7 @@
 //! Messages that pycrate has encoded (tests/reference): read as plain values, and built anew.
 
 use super::*;
-use crate::amf::context::{Connection, RanContext, Reachability, UeSecurityCapability};
+use crate::amf::context::{Connection, EnDc, RanContext, Reachability, UeSecurityCapability};
 use crate::amf::n2::{
     Cause, ContextSetup, ErabModification, HandoverRequired, PathSwitch, SessionItems, SessionSetup, UeMessage,
 };
@@ -21,7 +21,12 @@ pub(crate) const REQUESTED: [u8; 10] = [9, 9, 0, 0, 1, 1, 127, 0, 0, 7];
 /// Returns the octets of a golden message.
 pub(crate) fn golden(name: &str) -> Vec<u8> {
     let golden = include_str!("../../../../../tests/reference/golden_eps.txt");
-    let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
+    let of_mme = include_str!("../../../../../tests/reference/golden_mme.txt");
+    let line = golden
+        .lines()
+        .chain(of_mme.lines())
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+        .expect("a golden");
     hex::decode(line).expect("hexadecimal digits")
 }
 
@@ -35,6 +40,12 @@ pub(crate) fn connection() -> Connection {
 /// Returns the capability with EEA0 to EEA3 and EIA1 to EIA3.
 pub(crate) fn capability() -> UeSecurityCapability {
     UeSecurityCapability::from_eps(&[0xf0, 0x70])
+}
+
+/// What an eNB needs for EN-DC of a UE with 5G-EA0 to 3 and 8, 5G-IA1 to 3 and 15, which may not
+/// use it.
+pub(crate) fn en_dc() -> EnDc {
+    EnDc { algorithms: Some((0xe100, 0xe002)), restricted_in: Some(connection().tai.plmn) }
 }
 
 pub(crate) const AMBR: Ambr = Ambr { uplink_bps: 1_000_000_000, downlink_bps: 2_000_000_000 };
@@ -88,10 +99,13 @@ fn handover_goldens_are_read() {
         ran_id: RanUeNgapId(0),
         location: Some(location()),
         capability: Some((0xe0, 0xe0)),
+        nr_capability: None,
         switched: vec![(5, tunnel())],
         failed: SessionItems::new(),
     };
-    assert_read("PathSwitchRequest", UeMessage::PathSwitch(switch));
+    assert_read("PathSwitchRequest", UeMessage::PathSwitch(switch.clone()));
+    let dual = PathSwitch { nr_capability: en_dc().algorithms, ..switch };
+    assert_read("PathSwitchRequest-en-dc", UeMessage::PathSwitch(dual));
 }
 
 #[test]
@@ -120,17 +134,27 @@ fn erab_goldens_are_read() {
 fn messages_to_enb_equal_goldens() {
     let connection = connection();
     assert_eq!(downlink_nas_transport(&connection, NAS.to_vec()), golden("DownlinkNASTransport"));
-    let setup = ContextSetup {
+    let setup = |ambr, en_dc| ContextSetup {
         guami: vireo_types::Guami { plmn: connection.tai.plmn, region: 0, set: 0, pointer: 0 },
         allowed: &[],
         capability: capability(),
         kgnb: KEY,
-        ambr: AMBR,
+        ambr,
         radio_capability: &[],
+        en_dc,
         sessions: vec![session(None)],
         nas: Some(NAS.to_vec()),
     };
-    assert_eq!(context_setup_request(&connection, setup), golden("InitialContextSetupRequest"));
+    let request = context_setup_request(&connection, setup(AMBR, EnDc::default()));
+    assert_eq!(request, golden("InitialContextSetupRequest"));
+    let fast = Ambr { downlink_bps: 100_000_000_000, uplink_bps: 20_000_000_000 };
+    let request = context_setup_request(&connection, setup(fast, en_dc()));
+    assert_eq!(request, golden("InitialContextSetupRequest-en-dc"));
+    let accept = accept_transport(&connection, NAS.to_vec(), en_dc());
+    assert_eq!(accept, golden("DownlinkNASTransport-en-dc"));
+    let faster = Ambr { downlink_bps: 10_000_000_001, ..AMBR };
+    let change = context_modification_request(&connection, faster);
+    assert_eq!(change, golden("UEContextModificationRequest-en-dc"));
     let no_rate = Ambr { uplink_bps: 0, downlink_bps: 0 };
     let release = session_release_command(&connection, 5, (no_rate, Some(NAS.to_vec())));
     assert_eq!(release, golden("E-RABReleaseCommand"));

@@ -169,6 +169,10 @@ fn path_switch(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let capability = pdu.ie::<ie::UESecurityCapabilities>().and_then(Result::ok);
     let bits = |bits: &BitString<'_>| bits.as_octets().first().copied().unwrap_or(0);
     let capability = capability.map(|c| (bits(&c.encryption_algorithms.0), bits(&c.integrity_protection_algorithms.0)));
+    let nr_capability = pdu.ie::<ie::NRUESecurityCapabilities>().and_then(Result::ok).map(|c| {
+        let bits = |bits: &BitString<'_>| bits.as_octets().first_chunk().copied().map_or(0, u16::from_be_bytes);
+        (bits(&c.nr_encryption_algorithms.0), bits(&c.nr_integrity_protection_algorithms.0))
+    });
     required(pdu, pdu.ie::<ie::E_RABToBeSwitchedDLList>())?;
     let items = pdu.items::<ie::E_RABToBeSwitchedDLList>();
     let switched = tunnel_ends(pdu, items, |i| TunnelEnd {
@@ -180,6 +184,7 @@ fn path_switch(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         ran_id,
         location: location(pdu),
         capability,
+        nr_capability,
         switched,
         failed: SessionItems::new(),
     }))

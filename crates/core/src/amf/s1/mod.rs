@@ -17,12 +17,15 @@ pub use fault::error_indication;
 pub use ingress::{ue_ids, ue_message};
 pub use route::peek;
 pub use send::{
-    context_modification_request, context_release_command, context_setup_request, downlink_nas_transport, paging,
-    session_release_command, session_setup_request, stale_release_command,
+    accept_transport, context_modification_request, context_release_command, context_setup_request,
+    downlink_nas_transport, paging, session_release_command, session_setup_request, stale_release_command,
 };
 
 pub(crate) use fault::{from_message, has_fault_to_reject, unknown_procedure};
-pub(crate) use send::{ambr_to, capability_to, encode, erab_qos, served_gummei, transport_address};
+pub(crate) use send::{
+    ambr_to, capability_to, encode, erab_qos, extension, nr_capability, nr_restriction, served_gummei,
+    transport_address,
+};
 
 use vireo_types::{EnbId, EnbKind, GnbId, NrCgi, Plmn, Tac, Tai};
 use vireo_wire::s1ap;

@@ -1,7 +1,7 @@
 //! Encoding of UE-associated messages to eNBs.
 
 use super::{cause_to, plmn_to};
-use crate::amf::context::{Connection, DrxCycle, ExtendedDrx, Reachability, UeSecurityCapability};
+use crate::amf::context::{Connection, DrxCycle, EnDc, ExtendedDrx, Reachability, UeSecurityCapability};
 use crate::amf::n2::{Cause, ContextSetup, SessionSetup};
 use crate::smf::ErabRequest;
 use crate::subscription::Ambr;
@@ -29,6 +29,26 @@ pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> 
         eNB_UE_S1AP_ID(connection.ran_id.0),
         NAS_PDU(nas),
     ))
+}
+
+/// Encodes DOWNLINK NAS TRANSPORT with what the eNB needs for EN-DC.
+pub fn accept_transport(connection: &Connection, nas: Vec<u8>, en_dc: EnDc) -> Vec<u8> {
+    let build = || -> Result<S1APPDU<'_>, s1ap::Error> {
+        let mut ies = vec![
+            build_s1ap_ie!(DownlinkNASTransport, MME_UE_S1AP_ID(connection.amf_id.mme()))?,
+            build_s1ap_ie!(DownlinkNASTransport, eNB_UE_S1AP_ID(connection.ran_id.0))?,
+            build_s1ap_ie!(DownlinkNASTransport, NAS_PDU(nas))?,
+        ];
+        if let Some(plmn) = en_dc.restricted_in {
+            ies.push(build_s1ap_ie!(DownlinkNASTransport, HandoverRestrictionList(nr_restriction(plmn)?))?);
+        }
+        if let Some(algorithms) = en_dc.algorithms {
+            ies.push(build_s1ap_ie!(DownlinkNASTransport, NRUESecurityCapabilities(nr_capability(algorithms)))?);
+        }
+        let message = DownlinkNASTransport::new(ProtocolIEContainer(ies));
+        S1AP_PDU::of_message(&message, DownlinkNASTransport::CRITICALITY)
+    };
+    encode(build())
 }
 
 /// Encodes UE CONTEXT RELEASE COMMAND (9.1.4.6).
@@ -96,13 +116,19 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
     let mut ies = vec![
         build_s1ap_ie!(InitialContextSetupRequest, MME_UE_S1AP_ID(connection.amf_id.mme()))?,
         build_s1ap_ie!(InitialContextSetupRequest, eNB_UE_S1AP_ID(connection.ran_id.0))?,
-        build_s1ap_ie!(InitialContextSetupRequest, uEaggregateMaximumBitrate(ambr_to(setup.ambr)))?,
+        build_s1ap_ie!(InitialContextSetupRequest, uEaggregateMaximumBitrate(ambr_to(setup.ambr)?))?,
         build_s1ap_ie!(InitialContextSetupRequest, E_RABToBeSetupListCtxtSUReq(ERABToBeSetupListCtxtSUReq(items)))?,
         build_s1ap_ie!(InitialContextSetupRequest, UESecurityCapabilities(capability_to(setup.capability)))?,
         build_s1ap_ie!(InitialContextSetupRequest, SecurityKey(setup.kgnb))?,
     ];
+    if let Some(plmn) = setup.en_dc.restricted_in {
+        ies.push(build_s1ap_ie!(InitialContextSetupRequest, HandoverRestrictionList(nr_restriction(plmn)?))?);
+    }
     if !setup.radio_capability.is_empty() {
         ies.push(build_s1ap_ie!(InitialContextSetupRequest, UERadioCapability(setup.radio_capability.to_vec()))?);
+    }
+    if let Some(algorithms) = setup.en_dc.algorithms {
+        ies.push(build_s1ap_ie!(InitialContextSetupRequest, NRUESecurityCapabilities(nr_capability(algorithms)))?);
     }
     let message = InitialContextSetupRequest::new(ProtocolIEContainer(ies));
     S1AP_PDU::of_message(&message, InitialContextSetupRequest::CRITICALITY)
@@ -127,7 +153,7 @@ pub fn session_setup_request(connection: &Connection, ambr: Ambr, session: Sessi
             ERABSetupRequest,
             MME_UE_S1AP_ID(connection.amf_id.mme()),
             eNB_UE_S1AP_ID(connection.ran_id.0),
-            uEaggregateMaximumBitrate(ambr_to(ambr)),
+            uEaggregateMaximumBitrate(ambr_to(ambr)?),
             E_RABToBeSetupListBearerSUReq(ERABToBeSetupListBearerSUReq(vec![item])),
         )
     }))
@@ -135,14 +161,16 @@ pub fn session_setup_request(connection: &Connection, ambr: Ambr, session: Sessi
 
 /// Encodes UE CONTEXT MODIFICATION REQUEST (9.1.4.8) with another UE-AMBR.
 pub fn context_modification_request(connection: &Connection, ambr: Ambr) -> Vec<u8> {
-    encode(build_s1ap!(
-        InitiatingMessage,
-        UEContextModification,
-        UEContextModificationRequest,
-        MME_UE_S1AP_ID(connection.amf_id.mme()),
-        eNB_UE_S1AP_ID(connection.ran_id.0),
-        uEaggregateMaximumBitrate(ambr_to(ambr)),
-    ))
+    encode(ambr_to(ambr).and_then(|ambr| {
+        build_s1ap!(
+            InitiatingMessage,
+            UEContextModification,
+            UEContextModificationRequest,
+            MME_UE_S1AP_ID(connection.amf_id.mme()),
+            eNB_UE_S1AP_ID(connection.ran_id.0),
+            uEaggregateMaximumBitrate(ambr),
+        )
+    }))
 }
 
 /// Encodes E-RAB RELEASE COMMAND (9.1.3.5) for one bearer, with the UE-AMBR of the others.
@@ -163,7 +191,7 @@ fn try_session_release<'a>(
     ];
     // After the last bearer there is none to limit.
     if ambr != NO_RATE {
-        ies.push(build_s1ap_ie!(ERABReleaseCommand, uEaggregateMaximumBitrate(ambr_to(ambr)))?);
+        ies.push(build_s1ap_ie!(ERABReleaseCommand, uEaggregateMaximumBitrate(ambr_to(ambr)?))?);
     }
     ies.push(build_s1ap_ie!(ERABReleaseCommand, E_RABToBeReleasedList(ERABList(vec![item])))?);
     if let Some(nas) = nas {
@@ -173,10 +201,49 @@ fn try_session_release<'a>(
     S1AP_PDU::of_message(&message, ERABReleaseCommand::CRITICALITY)
 }
 
-pub(crate) fn ambr_to(ambr: Ambr) -> UEAggregateMaximumBitrate {
-    // BitRate is at most 10 Gbit/s (9.2.1.19); a higher rate has an extension of its own.
-    let rate = |bps: u64| BitRate(bps.min(10_000_000_000));
-    UEAggregateMaximumBitrate::new(rate(ambr.downlink_bps), rate(ambr.uplink_bps), None)
+/// Highest value of BitRate, and of its extended form (9.2.1.19, 9.2.1.141).
+const BIT_RATE: u64 = 10_000_000_000;
+const EXTENDED_BIT_RATE: u64 = 4_000_000_000_000;
+
+/// Returns the UE-AMBR. A rate above 10 Gbit/s has an extended form, which then counts (9.2.1.20).
+pub(crate) fn ambr_to(ambr: Ambr) -> Result<UEAggregateMaximumBitrate, s1ap::Error> {
+    let rates = [(EXTENDED_AMBR_DL, ambr.downlink_bps), (EXTENDED_AMBR_UL, ambr.uplink_bps)];
+    let high = rates.into_iter().filter(|(_, bps)| *bps > BIT_RATE);
+    let extended: Vec<_> =
+        high.map(|(id, bps)| extension(id, &ExtendedBitRate(bps.min(EXTENDED_BIT_RATE)))).collect::<Result<_, _>>()?;
+    let extended = if extended.is_empty() { None } else { Some(ProtocolExtensionContainer(extended)) };
+    let [downlink, uplink] = rates.map(|(_, bps)| BitRate(bps.min(BIT_RATE)));
+    Ok(UEAggregateMaximumBitrate::new(downlink, uplink, extended))
+}
+
+/// IEs in extension containers (9.3.6).
+const EXTENDED_AMBR_DL: u16 = 259;
+const EXTENDED_AMBR_UL: u16 = 260;
+const NR_RESTRICTION: u16 = 261;
+
+/// Builds an item of an extension container with criticality ignore.
+pub(crate) fn extension(
+    id: u16,
+    value: &impl s1ap::aper::Encode,
+) -> Result<ProtocolExtensionField<'static>, s1ap::Error> {
+    Ok(ProtocolExtensionField::new(id, Criticality::ignore, encode_open_type(value)?))
+}
+
+/// Returns the Handover Restriction List (9.2.1.22) of a UE that may not use NR as secondary RAT.
+pub(crate) fn nr_restriction(plmn: vireo_types::Plmn) -> Result<HandoverRestrictionList, s1ap::Error> {
+    let restricted = NRrestrictioninEPSasSecondaryRAT::nRrestrictedinEPSasSecondaryRAT;
+    let extensions = ProtocolExtensionContainer(vec![extension(NR_RESTRICTION, &restricted)?]);
+    Ok(HandoverRestrictionList::new(plmn_to(plmn), None, None, None, None, Some(extensions)))
+}
+
+/// Converts to NR UE Security Capabilities (9.2.1.127).
+pub(crate) fn nr_capability((ciphering, integrity): (u16, u16)) -> NRUESecurityCapabilities<'static> {
+    let bits = |bits: u16| BitString::from(bits.to_be_bytes());
+    NRUESecurityCapabilities::new(
+        NRencryptionAlgorithms(bits(ciphering)),
+        NRintegrityProtectionAlgorithms(bits(integrity)),
+        None,
+    )
 }
 
 /// Converts to UE Security Capabilities (9.2.1.40): bits of algorithms 1 to 7 from the left,

@@ -2,6 +2,7 @@
 
 mod collisions;
 mod enb;
+mod en_dc;
 mod erabs;
 mod faults;
 mod golden;

@@ -56,6 +56,24 @@ pub(super) fn path_switch(mme: u32, tac: u8, erabs: &[u8], algorithms: (u8, u8))
     ))
 }
 
+/// Returns PATH SWITCH REQUEST of the eNB with TAC 2 for bearer 5, with NR UE security capabilities
+/// if `nr` has any.
+pub(super) fn path_switch_en_dc(mme: u32, algorithms: (u8, u8), nr: Option<(u16, u16)>) -> Vec<u8> {
+    let plain = path_switch(mme, 2, &[5], algorithms);
+    let Some((ciphering, integrity)) = nr else { return plain };
+    let bits = |bits: u16| BitString::from(bits.to_be_bytes());
+    let nr = NRUESecurityCapabilities::new(
+        NRencryptionAlgorithms(bits(ciphering)),
+        NRintegrityProtectionAlgorithms(bits(integrity)),
+        None,
+    );
+    let mut pdu = S1AP_PDU::decode(&plain).expect("a PDU");
+    let mut ies = pdu.protocol_ies().expect("IEs").into_owned();
+    ies.0.push(build_s1ap_ie!(PathSwitchRequest, NRUESecurityCapabilities(nr)).expect("an IE"));
+    pdu.set_protocol_ies(ies).expect("it fits");
+    encoded(Ok(pdu))
+}
+
 /// Returns HANDOVER REQUIRED for the eNB with this ID.
 pub(super) fn required((mme, enb): (u32, u32), target: u32, direct: bool) -> Vec<u8> {
     let target = TargeteNBID::new(global_enb_id(network(), EnbKind::Macro, target).expect("20 bits"), tai(2), None);

@@ -4,13 +4,14 @@ use super::nas::{self, kind};
 use super::security::{EpsSecurity, SecurityContext, header};
 use super::{CommandError, Event, Fault, LteUe, MmState, Pending, Profile, UeOutput, Violation};
 use crate::ue::Registration;
-use crate::ue::moves::{NrOrigin, network_capability};
+use crate::ue::moves::{NrOrigin, additional_capability, network_capability};
 use vireo_types::{Guami, Guti, PduSessionType, Plmn, Tmsi};
 use vireo_wire::nas_eps::{
     AttachType, IdentityType, KeySetIdentifier, NasAttachAccept, NasAttachComplete, NasAttachRequest, NasEpsAttachType,
     NasEpsBearerContextStatus, NasEpsMobileIdentity, NasEpsUpdateType, NasEsmMessageContainer, NasGutiType,
     NasIdentityRequest, NasIdentityResponse, NasKeySetIdentifier, NasMobileIdentity, NasTrackingAreaUpdateAccept,
-    NasTrackingAreaUpdateComplete, NasTrackingAreaUpdateRequest, NasUeNetworkCapability, NasUeStatus, UpdateType,
+    NasTrackingAreaUpdateComplete, NasTrackingAreaUpdateRequest, NasUeAdditionalSecurityCapability,
+    NasUeNetworkCapability, NasUeStatus, UpdateType,
 };
 
 /// EMM cause #22, congestion (TS 24.301 9.9.3.9).
@@ -29,6 +30,11 @@ pub(super) fn key_set(ksi: Option<u8>) -> Result<NasKeySetIdentifier, CommandErr
 /// Returns the UE network capability: EEA and EIA have the bits of 5G-EA and 5G-IA.
 pub(super) fn capability(profile: &Profile) -> NasUeNetworkCapability {
     NasUeNetworkCapability::new(network_capability(profile))
+}
+
+/// Returns the 5G algorithms of a UE that supports NR.
+pub(super) fn additional(profile: &Profile) -> NasUeAdditionalSecurityCapability {
+    NasUeAdditionalSecurityCapability::new(additional_capability(profile))
 }
 
 /// Returns a GUTI that no MME of the network has assigned.
@@ -111,6 +117,9 @@ impl LteUe {
         let container = NasEsmMessageContainer::new(super::bearer::connectivity_request(p, kind)?);
         let kind = NasEpsAttachType::from_attach_type(AttachType::EpsAttach);
         let mut request = NasAttachRequest::new(kind, key_set(self.ksi())?, identity, capability(p), container);
+        if p.interworks {
+            request.set_ue_additional_security_capability(additional(p));
+        }
         if self.guti.is_some() {
             // TS 24.301 8.2.4.19: with a GUTI in any case.
             request.set_old_guti_type(NasGutiType::from_mapped(false));
@@ -133,6 +142,9 @@ impl LteUe {
         request.set_old_guti_type(NasGutiType::from_mapped(false));
         if registration == Registration::Mobility {
             request.set_ue_network_capability(capability(p));
+            if p.interworks {
+                request.set_ue_additional_security_capability(additional(p));
+            }
         }
         if p.interworks {
             // 5GMM-REGISTERED or EMM-REGISTERED (TS 24.301 9.9.3.54).

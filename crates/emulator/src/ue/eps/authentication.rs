@@ -1,6 +1,6 @@
 //! EPS-AKA and security mode control of the UE (TS 24.301 5.4.2, 5.4.3).
 
-use super::attach::capability;
+use super::attach::{additional, capability};
 use super::nas::{self, kind};
 use super::security::{EpsSecurity, HEADER, SecurityContext};
 use super::{Event, Fault, LteUe, Profile, UeOutput, Violation};
@@ -96,6 +96,10 @@ impl LteUe {
         };
         let is_new = self.take_context(&command, message)?;
         let replayed = command.replayed_ue_security_capabilities.matches_ue_network_capability(&capability(p));
+        // An MME that does not know the additional capability does not repeat it (TS 24.301
+        // 5.4.3.3).
+        let more = &command.replayed_ue_additional_security_capability;
+        let replayed = replayed && more.as_ref().is_none_or(|more| p.interworks && *more == additional(p));
         let offered = self.has_offered(p);
         if !replayed || !offered {
             let cause = if replayed { 24 } else { 23 };

@@ -30,8 +30,9 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, mut nas: Option<Vec<u8>>, mut sessi
         if let Some(first) = sessions.first_mut().filter(|first| is_eps && first.nas.is_none()) {
             first.nas = nas.take();
         }
-        if let Some(nas) = nas {
-            ctx.send_encoded_nas(nas);
+        if let Some(nas) = nas.filter(|_| !ctx.is_being_released()) {
+            let en_dc = ctx.ue.en_dc(ctx.env.config, connection.tai.plmn);
+            ctx.send(|c| access::accept_transport(c, nas, en_dc));
         }
         let ambr = ctx.ue.ambr();
         for session in sessions {
@@ -48,6 +49,7 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, mut nas: Option<Vec<u8>>, mut sessi
         kgnb,
         ambr: ctx.ue.ambr(),
         radio_capability: ctx.ue.radio_capability_for(connection.assoc.dialect()),
+        en_dc: ctx.ue.en_dc(ctx.env.config, connection.tai.plmn),
         sessions,
         nas,
     };

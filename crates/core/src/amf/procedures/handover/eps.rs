@@ -3,7 +3,9 @@
 use super::messages::{PathSwitchAnswer, Request, RequestedSession};
 use crate::amf::context::{Connection, NextHop};
 use crate::amf::n2::{Cause, SessionItems};
-use crate::amf::s1::{ambr_to, capability_to, cause_to, encode, erab_qos, transport_address};
+use crate::amf::s1::{
+    ambr_to, capability_to, cause_to, encode, erab_qos, extension, nr_capability, nr_restriction, transport_address,
+};
 use crate::smf::{ErabForwarding, ErabRequest, ErabTunnel};
 use vireo_types::{AmfUeNgapId, RanUeNgapId};
 use vireo_wire::s1ap::{self, Message, *};
@@ -32,7 +34,7 @@ pub fn path_switch_acknowledge(connection: &Connection, answer: PathSwitchAnswer
         let mut ies = vec![
             build_s1ap_ie!(PathSwitchRequestAcknowledge, MME_UE_S1AP_ID(connection.amf_id.mme()))?,
             build_s1ap_ie!(PathSwitchRequestAcknowledge, eNB_UE_S1AP_ID(connection.ran_id.0))?,
-            build_s1ap_ie!(PathSwitchRequestAcknowledge, uEaggregateMaximumBitrate(ambr_to(answer.ambr)))?,
+            build_s1ap_ie!(PathSwitchRequestAcknowledge, uEaggregateMaximumBitrate(ambr_to(answer.ambr)?))?,
         ];
         if !uplink.is_empty() {
             let list = ERABToBeSwitchedULList(uplink);
@@ -45,6 +47,14 @@ pub fn path_switch_acknowledge(connection: &Connection, answer: PathSwitchAnswer
         }
         let context = security_context(answer.next_hop);
         ies.push(build_s1ap_ie!(PathSwitchRequestAcknowledge, SecurityContext(context))?);
+        if let Some(algorithms) = answer.en_dc.algorithms {
+            let capability = nr_capability(algorithms);
+            ies.push(build_s1ap_ie!(PathSwitchRequestAcknowledge, NRUESecurityCapabilities(capability))?);
+        }
+        if let Some(plmn) = answer.en_dc.restricted_in {
+            let list = nr_restriction(plmn)?;
+            ies.push(build_s1ap_ie!(PathSwitchRequestAcknowledge, HandoverRestrictionList(list))?);
+        }
         if let Some(capability) = answer.capability {
             let capability = capability_to(capability);
             ies.push(build_s1ap_ie!(PathSwitchRequestAcknowledge, UESecurityCapabilities(capability))?);
@@ -100,9 +110,8 @@ pub(super) fn modification_confirm(connection: &Connection, modified: u16, faile
 
 /// Returns the mark of an E-RAB whose packets are not forwarded (9.1.5.4).
 fn no_forwarding() -> Result<ProtocolExtensionContainer<'static>, s1ap::Error> {
-    let value = encode_open_type(&DataForwardingNotPossible::data_Forwarding_not_Possible)?;
-    let id = ProtocolExtensionID(143);
-    Ok(ProtocolExtensionContainer(vec![ProtocolExtensionField::new(id, Criticality::ignore, value)]))
+    let mark = extension(143, &DataForwardingNotPossible::data_Forwarding_not_Possible)?;
+    Ok(ProtocolExtensionContainer(vec![mark]))
 }
 
 fn requested_erab(session: &RequestedSession) -> Option<Result<ProtocolIEField<'static>, s1ap::Error>> {
@@ -130,21 +139,28 @@ pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
         None => HandoverType::intralte,
         Some(_) => HandoverType::fivegs_to_eps,
     };
-    encode(erabs.and_then(|erabs| {
-        build_s1ap!(
-            InitiatingMessage,
-            HandoverResourceAllocation,
-            HandoverRequest,
-            MME_UE_S1AP_ID(amf_id.mme()),
-            HandoverType(handover_type),
-            Cause(cause_to(&request.cause)),
-            uEaggregateMaximumBitrate(ambr_to(request.ambr)),
-            E_RABToBeSetupListHOReq(ERABToBeSetupListHOReq(erabs)),
-            Source_ToTarget_TransparentContainer(container),
-            UESecurityCapabilities(capability_to(request.capability)),
-            SecurityContext(security_context(request.next_hop)),
-        )
-    }))
+    let build = || -> Result<S1APPDU<'_>, s1ap::Error> {
+        let erabs = ERABToBeSetupListHOReq(erabs?);
+        let mut ies = vec![
+            build_s1ap_ie!(HandoverRequest, MME_UE_S1AP_ID(amf_id.mme()))?,
+            build_s1ap_ie!(HandoverRequest, HandoverType(handover_type))?,
+            build_s1ap_ie!(HandoverRequest, Cause(cause_to(&request.cause)))?,
+            build_s1ap_ie!(HandoverRequest, uEaggregateMaximumBitrate(ambr_to(request.ambr)?))?,
+            build_s1ap_ie!(HandoverRequest, E_RABToBeSetupListHOReq(erabs))?,
+            build_s1ap_ie!(HandoverRequest, Source_ToTarget_TransparentContainer(container))?,
+            build_s1ap_ie!(HandoverRequest, UESecurityCapabilities(capability_to(request.capability)))?,
+        ];
+        if let Some(plmn) = request.en_dc.restricted_in {
+            ies.push(build_s1ap_ie!(HandoverRequest, HandoverRestrictionList(nr_restriction(plmn)?))?);
+        }
+        ies.push(build_s1ap_ie!(HandoverRequest, SecurityContext(security_context(request.next_hop)))?);
+        if let Some(algorithms) = request.en_dc.algorithms {
+            ies.push(build_s1ap_ie!(HandoverRequest, NRUESecurityCapabilities(nr_capability(algorithms)))?);
+        }
+        let message = HandoverRequest::new(ProtocolIEContainer(ies));
+        S1AP_PDU::of_message(&message, HandoverRequest::CRITICALITY)
+    };
+    encode(build())
 }
 
 /// Returns the item of an E-RAB whose packets are forwarded; `None` if the target takes none.

@@ -3,7 +3,7 @@
 
 use super::messages::{self, MappedCommand, MappedRequest, Request, RequestedSession};
 use crate::amf::access;
-use crate::amf::context::{Connection, NextHop, RanContext, UeSecurityCapability};
+use crate::amf::context::{Connection, EnDc, NextHop, RanContext, UeSecurityCapability};
 use crate::amf::n2::{Cause, UeMessage};
 use crate::smf;
 use crate::subscription::Ambr;
@@ -70,6 +70,7 @@ fn request(
         sessions: vec![session],
         allowed: &ALLOWED,
         container: &container,
+        en_dc: EnDc::default(),
         mapped: Some(MappedRequest { container: nas }),
     };
     messages::handover_request(connection.assoc, connection.amf_id, request)

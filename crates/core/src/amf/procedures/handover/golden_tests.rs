@@ -2,9 +2,9 @@
 
 use super::eps;
 use super::messages::{PathSwitchAnswer, Request, RequestedSession};
-use crate::amf::context::NextHop;
+use crate::amf::context::{EnDc, NextHop};
 use crate::amf::n2::{Cause, UeMessage};
-use crate::amf::s1::golden_tests::{AMBR, KEY, REQUESTED, capability, connection, golden};
+use crate::amf::s1::golden_tests::{AMBR, KEY, REQUESTED, capability, connection, en_dc, golden};
 use crate::amf::s1::ue_message;
 use vireo_types::{Guami, Snssai};
 use vireo_wire::ngap::CauseRadioNetwork as Radio;
@@ -15,7 +15,7 @@ const SGW: [u8; 8] = [0, 0, 1, 1, 127, 0, 0, 7];
 /// Ends for forwarded packets: downlink of 8 octets, no uplink.
 const FORWARDING: [u8; 10] = [8, 8, 0, 0, 0x75, 127, 0, 0, 9, 0];
 /// HANDOVER REQUEST whose container ends with `last`.
-fn request(forwards: bool, last: u8) -> Vec<u8> {
+fn request(forwards: bool, last: u8, en_dc: EnDc) -> Vec<u8> {
     let connection = connection();
     let (snssai, transfer) = (Snssai { sst: 1, sd: None }, REQUESTED.to_vec());
     let session = RequestedSession { psi: 5, snssai, transfer, forwards };
@@ -28,6 +28,7 @@ fn request(forwards: bool, last: u8) -> Vec<u8> {
         sessions: vec![session],
         allowed: &[],
         container: &[0, 0, 0, 7, 0, 0, 0, 0, last],
+        en_dc,
         mapped: None,
     };
     eps::handover_request(connection.amf_id, request)
@@ -36,8 +37,9 @@ fn request(forwards: bool, last: u8) -> Vec<u8> {
 #[test]
 fn handover_messages_equal_goldens() {
     let connection = connection();
-    assert_eq!(request(true, 0), golden("HandoverRequest"));
-    assert_eq!(request(false, 1), golden("HandoverRequest-not-forwarded"));
+    assert_eq!(request(true, 0, EnDc::default()), golden("HandoverRequest"));
+    assert_eq!(request(false, 1, EnDc::default()), golden("HandoverRequest-not-forwarded"));
+    assert_eq!(request(true, 0, en_dc()), golden("HandoverRequest-en-dc"));
     let (forwarded, lost) = (vec![(5, FORWARDING.to_vec())], vec![(6, Vec::new())]);
     assert_eq!(eps::handover_command(&connection, (&forwarded, &lost), &[0; 4], false), golden("HandoverCommand"));
     let cause = Cause::radioNetwork(Radio::no_radio_resources_available_in_target_cell);
@@ -62,9 +64,13 @@ fn path_switch_messages_equal_goldens() {
         released: released.iter().map(|ebi| (*ebi, Vec::new())).collect(),
         ambr: AMBR,
         allowed: &[],
+        en_dc: EnDc::default(),
     };
     let same = eps::path_switch_acknowledge(&connection, answer(&[], &[], None));
     assert_eq!(same, golden("PathSwitchRequestAcknowledge"));
+    let dual = PathSwitchAnswer { en_dc: en_dc(), ..answer(&[], &[], Some(capability())) };
+    let dual = eps::path_switch_acknowledge(&connection, dual);
+    assert_eq!(dual, golden("PathSwitchRequestAcknowledge-en-dc"));
     let moved = eps::path_switch_acknowledge(&connection, answer(&SGW, &[6], Some(capability())));
     assert_eq!(moved, golden("PathSwitchRequestAcknowledge-moved"));
     let cause = Cause::radioNetwork(Radio::unknown_local_UE_NGAP_ID);

@@ -57,6 +57,7 @@ pub(super) fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired
         sessions,
         allowed: &ctx.ue.allowed,
         container: &request.container,
+        en_dc: ctx.ue.en_dc(ctx.env.config, tai.plmn),
         mapped: Some(MappedRequest { container }),
     };
     let pdu = messages::handover_request(assoc, target.amf_id, request);

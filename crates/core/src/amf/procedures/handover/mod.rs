@@ -32,7 +32,7 @@ use sessions::{bits, has, is_any_updating, position};
 pub use smf_updates::{buffer, buffer_unconfirmed, completed, smf_answered};
 pub use state::{Handover, N2Handover, SourceNode, SystemChange, XnHandover};
 
-use crate::amf::context::{Connection, HandoverSmfStage, RanContext, is_served};
+use crate::amf::context::{Connection, EnDc, HandoverSmfStage, RanContext, is_served};
 use crate::amf::n2::{Cause, HandoverRequired, PathSwitch, SessionItems, UeMessage};
 use crate::amf::procedures::common::user_plane;
 use crate::smf::{self, HandoverRefusal, Input, N2Sm, RanState};
@@ -61,10 +61,14 @@ pub fn path_switch(ctx: &mut StepContext<'_, '_>, assoc: AssocId, request: &Path
     abort(ctx);
     ctx.ue.connection = Some(Connection { assoc, ran_id: request.ran_id, tai, cell, ..old });
     let own = messages::algorithms(dialect, ctx.ue.security_capability);
-    let mismatch = request.capability.is_some_and(|c| c != own);
-    if mismatch {
+    let own_nr = ctx.ue.security_capability.nr_algorithms();
+    let is_wrong =
+        request.capability.is_some_and(|c| c != own) || request.nr_capability.is_some_and(|c| own_nr != Some(c));
+    if is_wrong {
         ctx.note(Note::fault("security-capability-mismatch"));
     }
+    // An eNB that has no NR capability of the UE learns it (TS 33.401 7.2.4.2.2, E.3.4.2).
+    let mismatch = is_wrong || dialect == Dialect::Eps && request.nr_capability != own_nr;
     let switching = XnHandover {
         requested: bits(&request.switched),
         failed: bits(&request.failed),
@@ -152,6 +156,7 @@ fn switched(ctx: &mut StepContext<'_, '_>) {
         ctx.send(|_| messages::path_switch_failure(dialect, ids, released, &cause));
         return ctx.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
     };
+    let en_dc = ctx.ue.en_dc(ctx.env.config, connection.tai.plmn);
     let answer = PathSwitchAnswer {
         capability: switching.mismatch.then_some(ctx.ue.security_capability),
         next_hop,
@@ -159,6 +164,7 @@ fn switched(ctx: &mut StepContext<'_, '_>) {
         released,
         ambr: ctx.ue.ambr(),
         allowed: &ctx.ue.allowed,
+        en_dc: EnDc { algorithms: en_dc.algorithms.filter(|_| switching.mismatch), ..en_dc },
     };
     let pdu = messages::path_switch_acknowledge(&connection, answer);
     ctx.send(|_| pdu);
@@ -253,6 +259,7 @@ fn request_target(
         sessions,
         allowed: &ctx.ue.allowed,
         container,
+        en_dc: ctx.ue.en_dc(ctx.env.config, moving.tai.plmn),
         mapped: None,
     };
     let pdu = messages::handover_request(moving.assoc, moving.amf_id, request);

@@ -5,7 +5,7 @@
 
 use super::state::Stage;
 use super::{Next, Registering, Request, RequestIdentity, RequestKind, reject};
-use crate::amf::context::{DrxCycle, ExtendedDrx, PagingInfo, Procedure, Retry, UeSecurityCapability};
+use crate::amf::context::{DrxCycle, ExtendedDrx, PagingInfo, Procedure, Retry, UeContext, UeSecurityCapability};
 use crate::amf::n2::{Cause, SessionSetup};
 use crate::amf::procedures::common::congestion::back_off;
 use crate::amf::procedures::common::power_saving::{self, PowerSavingRequest};
@@ -45,12 +45,15 @@ pub fn read_attach(message: &NasAttachRequest) -> (Request, Vec<u8>) {
     if let Some(gprs) = &message.ms_network_capability {
         capability = capability.with_gea_of(gprs);
     }
+    let additional = additional(&message.ue_additional_security_capability);
+    let capability =
+        UeSecurityCapability::from_eps(&capability.value).with_en_dc(additional, message.ue_network_capability.dcnr());
     let request = Request {
         kind,
         follow_on: true,
         ngksi: message.nas_key_set_identifier.value & 0x07,
         identity,
-        capability: Some(UeSecurityCapability::from_eps(&capability.value)),
+        capability: Some(capability),
         requested: Vec::new(),
         uplink_data: 0,
         session_status: None,
@@ -74,7 +77,8 @@ pub fn read_update(message: &NasTrackingAreaUpdateRequest) -> Request {
         if let Some(gprs) = &message.ms_network_capability {
             replayed = replayed.with_gea_of(gprs);
         }
-        UeSecurityCapability::from_eps(&replayed.value)
+        let additional = additional(&message.ue_additional_security_capability);
+        UeSecurityCapability::from_eps(&replayed.value).with_en_dc(additional, capability.dcnr())
     });
     Request {
         kind,
@@ -86,6 +90,11 @@ pub fn read_update(message: &NasTrackingAreaUpdateRequest) -> Request {
         uplink_data: if active { u16::MAX } else { 0 },
         session_status: message.eps_bearer_context_status.as_ref().map(|s| bitmap(&s.value)),
     }
+}
+
+/// Returns the octets of a UE additional security capability (9.9.3.53).
+fn additional(ie: &Option<NasUeAdditionalSecurityCapability>) -> Option<[u8; 4]> {
+    ie.as_ref()?.value.first_chunk().copied()
 }
 
 /// Stores how the UE of ATTACH REQUEST is paged. It has sent all that applies.
@@ -152,6 +161,16 @@ fn t3402(config: &CoreConfig) -> Option<NasGprsTimer> {
     let seconds = config.timers.t3402.as_secs();
     let default = Timers::default().t3402.as_secs();
     (seconds != default).then(|| NasGprsTimer::from_seconds(seconds).ok()).flatten()
+}
+
+/// Returns the EPS network feature support (9.9.3.12A): no IMS voice and no emergency bearer
+/// services. A UE that supports dual connectivity with NR learns that it is restricted.
+fn feature_support(ue: &UeContext, config: &CoreConfig) -> NasEpsNetworkFeatureSupport {
+    let support = NasEpsNetworkFeatureSupport::new(vec![0]);
+    match ue.security_capability.supports_dcnr() && ue.restricts_dcnr(config) {
+        true => support.with_restrict_dcnr(true),
+        false => support,
+    }
 }
 
 /// Continues an attach or update whose UE is secured.
@@ -293,8 +312,7 @@ pub(super) fn attach_accept(ctx: &mut StepContext<'_, '_>, request: &Request, es
         emm::tai_list(&ctx.ue.reachability.area)?,
         NasEsmMessageContainer::new(esm),
     )
-    // No IMS voice and no emergency bearer services.
-    .with_eps_network_feature_support(NasEpsNetworkFeatureSupport::new(vec![0]));
+    .with_eps_network_feature_support(feature_support(ctx.ue, config));
     let granted = Granted::new(&ctx.ue.reachability.paging);
     (message.t3324_value, message.t3412_extended_value) = (granted.t3324, granted.t3412);
     (message.extended_drx_parameters, message.t3402_value) = (granted.extended_drx, t3402(config));
@@ -344,7 +362,7 @@ pub(super) fn update_accept(ctx: &mut StepContext<'_, '_>, request: &Request) ->
     let config = ctx.env.config;
     let mut message = NasTrackingAreaUpdateAccept::new(NasEpsUpdateResult::from_update_result(UpdateResult::TaUpdated))
         .with_t3412_value(emm::t3412(config))
-        .with_eps_network_feature_support(NasEpsNetworkFeatureSupport::new(vec![0]));
+        .with_eps_network_feature_support(feature_support(ctx.ue, config));
     let granted = Granted::new(&ctx.ue.reachability.paging);
     (message.t3324_value, message.t3412_extended_value) = (granted.t3324, granted.t3412);
     (message.extended_drx_parameters, message.t3402_value) = (granted.extended_drx, t3402(config));

@@ -55,12 +55,16 @@ pub(super) fn send_security_mode(
     pending: &mut NasSecurity,
     capability: UeSecurityCapability,
 ) {
-    let command = NasSecurityModeCommand::new(
+    let mut command = NasSecurityModeCommand::new(
         NasSecurityAlgorithms::new(pending.ciphering << 4 | pending.integrity),
         NasKeySetIdentifier::new(pending.key_set.identifier()),
         NasUeSecurityCapability::new(capability.replayed_by_eps().to_vec()),
     )
     .with_imeisv_request(NasImeisvRequest::new(1));
+    if let Some(octets) = capability.additional() {
+        let additional = NasUeAdditionalSecurityCapability::new(octets);
+        command = command.with_replayed_ue_additional_security_capability(additional);
+    }
     let plain = ctx.emm(command);
     ctx.send_new_context(pending, plain);
 }
