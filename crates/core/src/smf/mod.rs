@@ -9,6 +9,7 @@
 mod apn_ambr;
 mod charging;
 mod context;
+mod control_plane;
 mod convert;
 mod erab;
 mod esm;
@@ -33,6 +34,7 @@ pub use context::{
     N4State, PfcpSession, RanState, Relocation, RelocationStep, SessionState, SessionStatus, SessionTerms, SmContext,
     Stage, Tunnel, Usage, deadline, ebi, seid,
 };
+pub use control_plane::{DOWNLINK_FAULT, downlink_packet};
 pub use erab::{ErabAdmission, ErabForwarding, ErabRequest, ErabTunnel};
 pub use esm::offered_by_attach;
 pub(crate) use esm::session_identity;

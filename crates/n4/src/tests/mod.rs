@@ -6,6 +6,7 @@ mod session;
 mod shell;
 mod takeover;
 mod unassociated;
+mod user_data;
 
 use super::*;
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,5 +1,7 @@
 //! Procedures of EPS against an eNB and a UE: attach, service request, paging, update, detach.
 
+mod ciot;
+mod ciot_data;
 mod collisions;
 mod erabs;
 mod faults;
