@@ -213,6 +213,7 @@ fn undeliverable_packets_are_counted() {
     send_down(&mut network, own, PACKET);
     assert_eq!((faults(&network), downlink(&network).len()), (4, 0));
     control_plane_service(&mut network, Some(data(&[7; limits::USER_DATA_OCTETS + 1], None)));
+    assert!(network.notes.contains(&Note::fault("limit")));
     network.send_esm(data(&[7; limits::USER_DATA_OCTETS], None), network.ue.ebi, 0);
     assert_eq!(uplink(&network).iter().map(Vec::len).collect::<Vec<_>>(), [limits::USER_DATA_OCTETS]);
     send_down(&mut network, own, &[7; limits::USER_DATA_OCTETS]);

@@ -8,6 +8,7 @@ use crate::amf::n2::Cause;
 use crate::smf::{self, N4State, RanState, SmContext};
 use crate::step::{Note, StepContext};
 use vireo_types::Seid;
+use vireo_types::limits::USER_DATA_OCTETS;
 use vireo_wire::nas_eps::*;
 use vireo_wire::ngap::CauseNas;
 
@@ -27,6 +28,10 @@ pub fn ends_connection(message: &NasEsmMessage) -> bool {
 /// Handles what an ESM message of the UE says of the packets that follow. Work of the network keeps
 /// the connection, and so do packets that the UPF may be about to send.
 pub fn on_uplink(ctx: &mut StepContext<'_, '_>, message: &NasEsmMessage) {
+    if matches!(message, NasEsmMessage::EsmDataTransport(data) if data.user_data_container.value.len() > USER_DATA_OCTETS)
+    {
+        ctx.note(Note::fault("limit"));
+    }
     if !ctx.ue.is_served_by_nas() {
         return;
     }
