@@ -37,7 +37,7 @@ enum Bench {
 }
 
 /// Parses the radio access technology of a measurement.
-fn rat(text: &str) -> Result<Rats, String> {
+pub fn rat(text: &str) -> Result<Rats, String> {
     match Rats::from_name(text) {
         Some(rats) if rats != Rats::Both => Ok(rats),
         _ => Err("choose one of nr, eps".into()),

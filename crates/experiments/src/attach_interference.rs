@@ -14,7 +14,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     about: "How much slower do service requests become as more and more UEs attach beside them?",
     paper: "MMLite, figure 2c",
     informative: None,
-    run: Run::Core(run),
+    run: Run::EitherRat(run),
 };
 
 /// Service request rate, as a fraction of the processor's saturation rate for service requests

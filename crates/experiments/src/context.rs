@@ -7,10 +7,12 @@ use std::path::Path;
 use std::time::Duration;
 use vireo_bench::results::{Configuration, Figure, Measured, OfferedLoad, Table};
 use vireo_config::Failure;
+use vireo_emulator::Rats;
+use vireo_lab::addresses::CORE;
 use vireo_lab::core::Core;
 use vireo_lab::emulator::{self, Emulated, EmulatorOptions};
 use vireo_lab::files::create;
-use vireo_lab::options::{CoreOptions, CpuShare};
+use vireo_lab::options::{CoreOptions, CpuShare, s1_table};
 use vireo_lab::{Interrupt, Lab};
 
 /// Start of the saturation search, in procedures per second.
@@ -31,6 +33,8 @@ pub(super) struct ExperimentContext {
     pub(super) minutes: f64,
     /// Seed of all random choices.
     pub(super) seed: u64,
+    /// RAN nodes and UEs of the loads: of 5G, or of 4G.
+    pub(super) rats: Rats,
     /// Destination of the core's log, if it is kept.
     pub(super) log: Option<File>,
 }
@@ -116,7 +120,7 @@ impl ExperimentContext {
             subscribers: subscribers.into(),
             other_slice,
             slices: variant.slices.clone(),
-            tables: variant.tables.clone(),
+            tables: self.tables(variant),
             cluster: variant.cluster.into(),
             processors: processors.to_vec(),
             hosts: variant.hosts,
@@ -130,6 +134,18 @@ impl ExperimentContext {
             None => create(Path::new("/tmp/core.log"))?,
         };
         Core::start(&self.lab, &options, log, &self.interrupt)
+    }
+
+    /// Returns the configuration tables besides those of the slices, with an endpoint for eNBs if
+    /// the load has them.
+    fn tables(&self, variant: &Variant) -> String {
+        if self.rats == Rats::Nr { variant.tables.clone() } else { format!("{}\n{}", variant.tables, s1_table(CORE)) }
+    }
+
+    /// Adds the RAT of the load to the options of its emulator.
+    pub(super) fn with_rat(&self, mut options: EmulatorOptions) -> EmulatorOptions {
+        options.more.extend(["--rat", self.rats.name()].map(str::to_owned));
+        options
     }
 
     /// Runs a steady load on a new core.
@@ -171,7 +187,7 @@ impl ExperimentContext {
 
     /// Runs a load on a core to its end.
     pub(super) fn emulate(&self, core: &mut Core, options: &EmulatorOptions) -> Result<Emulated, Failure> {
-        emulator::run(&self.lab, core, options, &self.interrupt)
+        emulator::run(&self.lab, core, &self.with_rat(options.clone()), &self.interrupt)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::context::{ExperimentContext, Findings};
 use vireo_bench::upf::network::Network;
 use vireo_config::Failure;
+use vireo_emulator::Rats;
 use vireo_lab::Interrupt;
 use vireo_simulator::cluster::ServingCost;
 
@@ -20,10 +21,14 @@ pub(crate) struct Experiment {
 
 /// Function of an experiment, by the environment that it needs.
 pub(crate) enum Run {
-    /// Namespaces for cores and RANs.
+    /// Namespaces for cores and RANs of 5G.
     Core(fn(&ExperimentContext) -> Result<Findings, Failure>),
+    /// Namespaces for cores and RANs of 5G or of 4G (`--rat`).
+    EitherRat(fn(&ExperimentContext) -> Result<Findings, Failure>),
     /// A namespace for a user plane alone, linked to its surroundings.
     UserPlane(fn(&Plane) -> Result<Findings, Failure>),
+    /// The same; with `--rat eps`, a core and eNBs are beside the user plane.
+    EitherRatUserPlane(fn(&Plane) -> Result<Findings, Failure>),
     /// A virtual clock, without namespaces or privileges.
     Simulated(fn(&Simulation) -> Result<Findings, Failure>),
 }
@@ -49,6 +54,15 @@ pub(crate) struct Plane {
     pub(crate) quick: bool,
     /// Number of repetitions of every measurement.
     pub(crate) runs: u32,
+    /// RAN nodes of the signalling beside the packets.
+    pub(crate) rats: Rats,
+}
+
+impl Experiment {
+    /// Returns true if the experiment has a form with eNBs and UEs of 4G.
+    pub(crate) fn has_either_rat(&self) -> bool {
+        matches!(self.run, Run::EitherRat(_) | Run::EitherRatUserPlane(_))
+    }
 }
 
 impl Plane {

@@ -40,6 +40,7 @@ use std::path::{Path, PathBuf};
 use vireo_bench::results::{Folder, Machine, Summary};
 use vireo_bench::upf::network::Network;
 use vireo_config::Failure;
+use vireo_emulator::Rats;
 use vireo_lab::options::UE_NETWORKS;
 use vireo_lab::{Interrupt, Lab};
 use vireo_simulator::cluster::ServingCost;
@@ -76,6 +77,11 @@ pub struct Args {
     /// `vireo bench cluster` measured. Experiments with a real core ignore it.
     #[arg(long, value_name = "TOTAL,OWNER", default_value_t)]
     serving_cost: ServingCost,
+    /// Run the load with gNBs and UEs of 5G (nr), or with eNBs and UEs of 4G (eps)
+    ///
+    /// The results of 4G are in results/NAME-eps. Some experiments have 5G only.
+    #[arg(long, value_name = "RAT", default_value = "nr", value_parser = vireo_bench::rat)]
+    rat: Rats,
     /// Write the core's log to FILE
     #[arg(long, value_name = "FILE")]
     core_log: Option<PathBuf>,
@@ -137,6 +143,12 @@ fn minutes(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|m| (0.5..=1440.0).contains(m)).ok_or_else(|| "0.5 to 1440 minutes are allowed".into())
 }
 
+/// Names the experiments that have a form with eNBs and UEs of 4G.
+fn with_either_rat() -> String {
+    let names = ALL.iter().filter(|one| one.has_either_rat()).map(|one| one.name);
+    format!("choose one of {}", names.collect::<Vec<_>>().join(", "))
+}
+
 /// Runs `vireo experiment`. `commit` is the Git commit of the binary.
 pub fn run(args: &Args, commit: &str) -> Result<(), Failure> {
     if let Some(Command::Report(args)) = &args.command {
@@ -153,29 +165,36 @@ pub fn run(args: &Args, commit: &str) -> Result<(), Failure> {
         .iter()
         .find(|experiment| experiment.name == name)
         .ok_or_else(|| Failure(format!("there is no experiment {name:?}: see vireo experiment --list")))?;
+    if args.rat != Rats::Nr && !experiment.has_either_rat() {
+        return Err(Failure(format!("{name} has no form with --rat {}: {}", args.rat.name(), with_either_rat())));
+    }
+    let recorded_as = if args.rat == Rats::Nr { name.to_owned() } else { format!("{name}-{}", args.rat.name()) };
     // The lab replaces `/tmp`, so the output folder is created first. A wrong path thus fails
     // before the run.
-    let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(name));
+    let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(&recorded_as));
     let folder = Folder::make(&out)?;
     let log = args.core_log.as_deref().map(vireo_lab::files::create).transpose()?;
     let runs = args.runs.unwrap_or(if args.quick { 1 } else { 3 });
     let findings = match experiment.run {
-        Run::Core(run) => {
+        Run::Core(run) | Run::EitherRat(run) => {
             let lab = Lab::build(&UE_NETWORKS)?;
             let interrupt = Interrupt::listen()?;
-            let (quick, minutes, seed) = (args.quick, args.minutes, args.seed);
-            run(&ExperimentContext { lab, interrupt, quick, runs, minutes, seed, log })?
+            let &Args { quick, minutes, seed, rat: rats, .. } = args;
+            run(&ExperimentContext { lab, interrupt, quick, runs, minutes, seed, rats, log })?
         }
         Run::Simulated(run) => {
             let (quick, seed, serving_cost) = (args.quick, args.seed, args.serving_cost);
             run(&Simulation { interrupt: Interrupt::listen()?, quick, runs, seed, serving_cost })?
         }
-        Run::UserPlane(run) => {
+        Run::UserPlane(run) | Run::EitherRatUserPlane(run) => {
             let network = Network::build()?;
-            run(&Plane { network, interrupt: Interrupt::listen()?, quick: args.quick, runs })?
+            run(&Plane { network, interrupt: Interrupt::listen()?, quick: args.quick, runs, rats: args.rat })?
         }
     };
     let mut notes = findings.notes;
+    if args.rat != Rats::Nr {
+        notes.push("eNBs and UEs of 4G. An N2 handover is an S1 handover, a registration an attach.".into());
+    }
     for (name, table) in &findings.tables {
         let step = folder.table(name, table)?;
         if step > 1 {
@@ -186,7 +205,7 @@ pub fn run(args: &Args, commit: &str) -> Result<(), Failure> {
         folder.plot(name, svg)?;
     }
     let mut summary = Summary {
-        experiment: experiment.name.into(),
+        experiment: recorded_as,
         about: experiment.about.into(),
         paper: experiment.paper.into(),
         commit: Some(commit.to_owned()),

@@ -16,7 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     about: "Does decomposition keep service requests fast beside handovers, and do shares of the core decide who waits?",
     paper: "MMLite, figure 9 (1000 requests/s)",
     informative: None,
-    run: Run::Core(run),
+    run: Run::EitherRat(run),
 };
 
 /// Loads, as fractions of the least saturation rate of the compared cores. All of them get the same

@@ -24,7 +24,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     about: "What do a thousand moves of user state between two UPFs a second cost, and is a packet lost?",
     paper: "A High Performance Packet Core for Next Generation Cellular Networks (PEPC); the talk moves users between \
             slices of one core only",
-    informative: Some("It is not recorded yet; each summary has marks."),
+    informative: None,
     run: Run::Core(run),
 };
 

@@ -13,7 +13,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     about: "How many service requests can the core serve, and how long does each take as the load grows?",
     paper: "",
     informative: Some("It finds out what one configuration does on this machine; there is nothing that it must reach."),
-    run: Run::Core(run),
+    run: Run::EitherRat(run),
 };
 
 /// UEs in progress at once.

@@ -20,7 +20,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     about: "Does a core at 70% load keep every UE, and its size, while its workers are killed and stopped at random?",
     paper: "",
     informative: None,
-    run: Run::Core(run),
+    run: Run::EitherRat(run),
 };
 
 /// Load, as a fraction of the saturation rate.

@@ -140,13 +140,13 @@ impl ExperimentContext {
         let mut beside = match &steady.beside {
             None => None,
             Some(load) => {
-                let emulator = Emulator::start(&self.lab, &load.options_beside(steady.ues))?;
+                let emulator = Emulator::start(&self.lab, &self.with_rat(load.options_beside(steady.ues)))?;
                 std::thread::sleep(LEAD);
                 Some(emulator)
             }
         };
         let _ = std::fs::remove_file(TIMELINE);
-        let options = steady.options();
+        let options = self.with_rat(steady.options());
         let mut watch = Watch { steady, since: None, samples: Vec::new(), sampled_at: None, happened: Vec::new() };
         let emulated = emulator::run_with(&self.lab, core, &options, &self.interrupt, &mut |core| {
             let Some(at_s) = watch.poll(core)? else { return Ok(()) };

@@ -16,7 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     about: "How much does one core get done as the load grows: ours, stateful, with a central store?",
     paper: "MMLite, figure 6",
     informative: None,
-    run: Run::Core(run),
+    run: Run::EitherRat(run),
 };
 
 /// Loads, as fractions of the saturation rate of the shared-memory core.

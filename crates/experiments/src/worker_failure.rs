@@ -16,7 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     about: "What do UEs notice when a worker is killed, or stops, in the middle of the load?",
     paper: "MMLite, figure 7 (NF failure)",
     informative: None,
-    run: Run::Core(run),
+    run: Run::EitherRat(run),
 };
 
 /// Loads, as fractions of the saturation rate.

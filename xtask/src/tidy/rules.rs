@@ -205,6 +205,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "vireo-wire",
             "vireo-core",
             "vireo-datapath",
+            "vireo-emulator",
             "vireo-traffic",
             "vireo-ops",
             "vireo-simulator",

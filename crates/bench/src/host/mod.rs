@@ -261,8 +261,7 @@ fn figures(in_memory: &[Messages], with_sctp: &[WithSctp], rats: Rats) -> Vec<Fi
         let figure = Figure::new(format!("8 NFs in a worker against a process for each, {name}"), "%");
         all.push(figure.messages(m(&|r| (core(&r.eight) / core(&r.processes) - 1.0) * 100.0), None));
     }
-    // A UE of 4G has no slices, and fewer security parameters.
-    let memory = if rats == Rats::Nr { 4096.0 } else { 3000.0 };
+    let memory = if rats == Rats::Nr { 2500.0 } else { 3000.0 };
     let worst = |times: &[f64]| times.iter().copied().fold(f64::NAN, f64::max);
     all.extend([
         new("memory per registered UE with session", "octets").with_sctp(s(&|r| r.memory.all()), Some(AtMost(memory))),

@@ -188,6 +188,10 @@ impl Ue {
             // A retransmission by T3550: the COMPLETE was lost (TS 24.501 5.5.1.2.8).
             return reply(self, out);
         }
+        if self.mm == MmState::Deregistering && accept.fg_guti.is_some() {
+            // Such a retransmission crosses the deregistration: COMPLETE and request were lost.
+            return Ok(());
+        }
         if self.mm != MmState::Registering {
             return Err(Violation::Unexpected(kind::REGISTRATION_ACCEPT));
         }

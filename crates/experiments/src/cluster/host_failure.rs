@@ -19,7 +19,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "What do UEs notice when a host is killed, stops or is cut off in the middle of the load?",
     paper: "MMLite, figure 7 (host failure)",
     informative: None,
-    run: Run::Core(run),
+    run: Run::EitherRat(run),
 };
 
 /// Load of the full set of cases, as a fraction of the saturation rate. `OTHER_LOADS` are the loads

@@ -14,7 +14,7 @@ pub(crate) const MIGRATION: Experiment = Experiment {
     about: "What do UEs notice when all UEs of a busy host go to others?",
     paper: "MMLite, figure 2b",
     informative: None,
-    run: Run::Core(migration),
+    run: Run::EitherRat(migration),
 };
 
 pub(crate) const SCALING: Experiment = Experiment {
@@ -22,7 +22,7 @@ pub(crate) const SCALING: Experiment = Experiment {
     about: "What do UEs notice when hosts come and go with the load?",
     paper: "MMLite, figure 8",
     informative: None,
-    run: Run::Core(scaling),
+    run: Run::EitherRat(scaling),
 };
 
 /// Load of figure 2b, as a fraction of the hosts' saturation rate.

@@ -24,7 +24,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
         "No run is recorded: on two processors the balancer's thread is full before its hosts, or quotas are so small that \
          each wake-up shows.",
     ),
-    run: Run::Core(run),
+    run: Run::EitherRat(run),
 };
 
 /// Loads, as fractions of the highest rate at which owner-bound hosts serve equally busy UEs in
@@ -33,6 +33,8 @@ const LOADS: [f64; 2] = [0.5, 0.8];
 /// Indices of the loads.
 const LOW: usize = 0;
 const HIGH: usize = 1;
+/// So many UEs that a busy one is idle most of the time: requests of one UE wait for each other.
+const UES: u32 = 16_000;
 /// Fraction of the UEs that are busy, and their share of all procedures. Their owner then has
 /// 73% of the procedures: at load 0.8 that is 176% of what one host serves in time.
 const BUSY_UES: f64 = 0.05;
@@ -170,10 +172,16 @@ impl Observed {
     }
 }
 
+/// Returns service requests by UEs of the experiment.
+fn requests(session: &ExperimentContext, rate: f64, seconds: f64) -> Steady {
+    let load = service_requests(session, rate, seconds);
+    Steady { ues: if session.quick { load.ues } else { UES }, ..load }
+}
+
 /// Returns the load of a rate with busy UEs.
 fn skewed(session: &ExperimentContext, rate: f64) -> Steady {
     let (seconds, settle_s) = if session.quick { (QUICK_SECONDS, QUICK_SETTLE_S) } else { (SECONDS, SETTLE_S) };
-    let mut load = service_requests(session, rate, seconds);
+    let mut load = requests(session, rate, seconds);
     let busy = [
         ["--busy-ues".to_owned(), BUSY_FILE.to_owned()],
         ["--busy-share".to_owned(), BUSY_SHARE.to_string()],
@@ -324,7 +332,7 @@ fn highest_rate(session: &ExperimentContext) -> Result<f64, Failure> {
     let variant = capped(session, owner_bound());
     let found = saturation::search(FIRST_GUESS, RATE_STEPS, |rate| {
         session.interrupt.check()?;
-        let mut steady = service_requests(session, rate, SEARCH_S);
+        let mut steady = requests(session, rate, SEARCH_S);
         steady.more.extend(["--settle".to_owned(), format!("{}ms", (SEARCH_SETTLE_S * 1e3) as u64)]);
         let mut core = session.core(&variant, steady.subscribers(), &[])?;
         let outcome = session.steady(&mut core, &steady, &mut |_, _| Ok(()))?;

@@ -13,7 +13,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "How long do UEs take to be served again when the host that keeps them dies?",
     paper: "MMLite, figure 2d",
     informative: None,
-    run: Run::Core(run),
+    run: Run::EitherRat(run),
 };
 
 /// Loads as fractions of the saturation rate. The last one leaves no capacity for UEs that register

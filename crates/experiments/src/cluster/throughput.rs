@@ -15,7 +15,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "How much do three hosts get done as the load grows, stateless with copies and without, and stateful?",
     paper: "MMLite, figure 6",
     informative: Some("The throughput at constant load is set beside the paper's; the one in bursts has a mark."),
-    run: Run::Core(run),
+    run: Run::EitherRat(run),
 };
 
 /// Loads, as fractions of the stateful baseline's saturation rate.

@@ -8,6 +8,7 @@ mod idle;
 pub(super) mod iot;
 pub(super) mod locking;
 mod processes;
+mod ran_signalling;
 pub(super) mod signalling;
 mod split;
 pub(super) mod two_level;

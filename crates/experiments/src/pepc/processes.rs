@@ -14,11 +14,11 @@ use vireo_lab::process::on_processors;
 use vireo_traffic::frame_loop::{Direction, FrameLoop};
 
 /// Frames in flight: one poll of a veth interface takes as many.
-const FRAMES: usize = 64;
+pub(super) const FRAMES: usize = 64;
 /// Time without a packet after which none is expected any more.
 const STALLED: Duration = Duration::from_secs(2);
 /// Turns without events. A turn with events follows each but the last.
-const TURNS: usize = 4;
+pub(super) const TURNS: usize = 4;
 
 /// Results of the measurement.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +91,7 @@ pub(super) fn measure(
 
 /// Returns the packets per second over `span`. On a busy machine, the packets' processor may have
 /// other work for longer than a short span.
-fn watch(load: &FrameLoop, span: Duration) -> Result<f64, Failure> {
+pub(super) fn watch(load: &FrameLoop, span: Duration) -> Result<f64, Failure> {
     let (began, before) = (Instant::now(), load.counted()?.downlink);
     while began.elapsed() < STALLED {
         std::thread::sleep(span);

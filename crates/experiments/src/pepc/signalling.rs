@@ -7,6 +7,7 @@
 //! * a core whose state is split by function.
 
 use super::processes::{self, SignallingResult};
+use super::ran_signalling;
 use super::split::{Carrier, Split};
 use super::{Load, PAPER, Packets, Sides, Signalling, Slice, median, processors, side_by_side, users};
 use crate::context::{Findings, each};
@@ -16,13 +17,14 @@ use std::time::Duration;
 use vireo_bench::results::{Bound, Configuration, Figure, OfferedLoad, Table};
 use vireo_config::Failure;
 use vireo_datapath::Locking;
+use vireo_emulator::Rats;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "pepc-signalling",
     about: "How fast do packets go beside signalling, in a slice and in a core whose state is split by function?",
     paper: PAPER,
     informative: None,
-    run: Run::UserPlane(run),
+    run: Run::EitherRatUserPlane(run),
 };
 
 /// A measured configuration.
@@ -153,6 +155,9 @@ impl Sweep {
 type Sweeps = [Sweep; SUBJECTS.len()];
 
 fn run(plane: &Plane) -> Result<Findings, Failure> {
+    if plane.rats != Rats::Nr {
+        return ran_signalling::run(plane);
+    }
     let span = Duration::from_millis(if plane.quick { 30 } else { 250 });
     let places = processors(plane);
     let (mut runs, mut apart) = (vec![], vec![]);

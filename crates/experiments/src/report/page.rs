@@ -1,6 +1,6 @@
 //! Markdown of the page.
 
-use super::record::{Record, Records, Shown};
+use super::record::{EPS, Record, Records, Shown};
 use super::source::{Answer, Claim, Expected, Source};
 use std::fmt::Write;
 use vireo_bench::results::{Bound, Measured};
@@ -16,6 +16,7 @@ test compares it with the recorded results. It sets each claim of the four paper
 of Vireo that answer it, on comparable terms, and names what makes the terms differ. The quotations
 are the papers' words.
 
+- A record that ends in `-eps` is the same experiment with eNBs and UEs of 4G (`--rat eps`).
 - *ours* is the median of all runs, with the least and the greatest in parentheses.
 - *baseline* is the configuration that the experiment measured for comparison.
 - *paper* is the paper's number on the terms of the figure.
@@ -148,31 +149,38 @@ fn section(text: &mut String, claim: &Claim, records: &Records) {
     }
     text.push_str("\n| record | figure | ours | baseline | paper | as claimed |\n|---|---|---|---|---|---|\n");
     for answer in *answers {
-        row(text, answer, records);
+        row(text, answer, answer.record, records);
+        let with_eps = format!("{}{EPS}", answer.record);
+        if records.figure(&with_eps, answer.figure).is_some() {
+            row(text, answer, &with_eps, records);
+        }
     }
     let _ = writeln!(text, "\nCaveat: {}", wrapped_after(caveat, "Caveat: ".len()));
     let mut names: Vec<&str> = answers.iter().map(|answer| answer.record).collect();
     names.dedup();
-    let commands: Vec<String> = names.into_iter().map(command).collect();
+    let with_eps = |name: &&str| Some(format!("{name}{EPS}")).filter(|name| records.has(name));
+    let names = names.iter().flat_map(|name| [Some((*name).to_owned()), with_eps(name)]).flatten();
+    let commands: Vec<String> = names.map(|name| command(&name)).collect();
     let _ = writeln!(text, "\n```\n{}\n```", commands.join("\n"));
 }
 
-fn row(text: &mut String, answer: &Answer, records: &Records) {
-    let shown = records.figure(answer.record, answer.figure);
+fn row(text: &mut String, answer: &Answer, record: &str, records: &Records) {
+    let shown = records.figure(record, answer.figure);
     let unit = shown.map_or("", |shown| shown.unit);
     let figure = if unit.is_empty() { answer.figure.to_owned() } else { format!("{} [{unit}]", answer.figure) };
     let ours = shown.map_or_else(String::new, |shown| shown.ours.to_string());
     let baseline =
         shown.and_then(|shown| shown.baseline).map_or_else(String::new, |b| format!("{} {}", b.name, b.value));
     let agreement = agreement(answer.expected, shown).text();
-    let _ = writeln!(text, "| `{}` | {figure} | {ours} | {baseline} | {} | {agreement} |", answer.record, answer.paper);
+    let _ = writeln!(text, "| `{record}` | {figure} | {ours} | {baseline} | {} | {agreement} |", answer.paper);
 }
 
 /// Returns the command that repeats a record.
 fn command(record: &str) -> String {
-    match record.strip_prefix("bench-") {
-        Some(bench) => format!("vireo bench {bench} --json results/{record}/summary.json"),
-        None => format!("vireo experiment {record}"),
+    let (name, rat) = record.strip_suffix(EPS).map_or((record, ""), |name| (name, " --rat eps"));
+    match name.strip_prefix("bench-") {
+        Some(bench) => format!("vireo bench {bench}{rat} --json results/{record}/summary.json"),
+        None => format!("vireo experiment {name}{rat}"),
     }
 }
 

@@ -7,7 +7,10 @@ use vireo_bench::results::{Baseline, Machine, Measured, OfferedLoad};
 use vireo_config::Failure;
 
 /// Records by folder name; `None` where a folder has no summary.
-pub(super) struct Records(BTreeMap<&'static str, Option<Record>>);
+pub(super) struct Records(BTreeMap<String, Option<Record>>);
+
+/// Ending of the folders of records with eNBs and UEs of 4G.
+pub(super) const EPS: &str = "-eps";
 
 /// Parts of a summary that the page shows. `vireo bench host` writes figures in two views.
 #[derive(Debug, Deserialize)]
@@ -52,7 +55,8 @@ impl RecordedFigure {
 }
 
 impl Records {
-    /// Reads the summaries of these folders.
+    /// Reads the summaries of these folders, and those of the same experiments with 4G where they
+    /// are recorded.
     ///
     /// # Errors
     ///
@@ -60,16 +64,26 @@ impl Records {
     pub(super) fn read(results: &Path, names: impl Iterator<Item = &'static str>) -> Result<Self, Failure> {
         let mut records = BTreeMap::new();
         for name in names {
-            if !records.contains_key(name) {
-                records.insert(name, record(&results.join(name).join("summary.json"))?);
+            if records.contains_key(name) {
+                continue;
+            }
+            records.insert(name.to_owned(), record(&results.join(name).join("summary.json"))?);
+            let with_eps = format!("{name}{EPS}");
+            if let Some(recorded) = record(&results.join(&with_eps).join("summary.json"))? {
+                records.insert(with_eps, Some(recorded));
             }
         }
         Ok(Records(records))
     }
 
     /// Returns all folder names in alphabetical order with their records.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, Option<&Record>)> {
-        self.0.iter().map(|(name, record)| (*name, record.as_ref()))
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, Option<&Record>)> {
+        self.0.iter().map(|(name, record)| (name.as_str(), record.as_ref()))
+    }
+
+    /// Returns true if the folder has a summary.
+    pub(super) fn has(&self, record: &str) -> bool {
+        matches!(self.0.get(record), Some(Some(_)))
     }
 
     /// Returns a figure by record and name, if it is recorded.

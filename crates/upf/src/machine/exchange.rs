@@ -15,8 +15,10 @@ pub(crate) type Outgoing = Vec<(SocketAddr, Vec<u8>)>;
 
 /// Maximum number of unanswered requests of the UPF.
 const REQUESTS: usize = 65_536;
-/// Maximum number of stored responses, and their maximum size in total, in bytes.
-const RESPONSES: usize = 65_536;
+/// Maximum number of stored responses: half of what a hash table of 2^17 buckets holds. With more,
+/// the table doubles once the places of removed responses are used up, instead of clearing them.
+const RESPONSES: usize = 57_344;
+/// Maximum size of all stored responses, in bytes.
 const RESPONSES_OCTETS: usize = 64 << 20;
 /// Maximum retransmissions per call of [`Requests::tick`], and maximum expired responses that one
 /// insertion removes. They bound the time for which other callers wait for the state machine.
@@ -246,6 +248,16 @@ mod tests {
     use super::*;
 
     const PEER: &str = "192.0.2.1:8805";
+
+    #[test]
+    fn full_table_of_responses_does_not_grow() {
+        let peer: SocketAddr = PEER.parse().expect("an address");
+        let mut responses = Responses::default();
+        for sequence in 0..16 * RESPONSES {
+            responses.keep(peer, sequence as u32, b"", vec![], Instant(0));
+            assert!(responses.answers.capacity() <= 2 * RESPONSES, "after {sequence}");
+        }
+    }
 
     #[test]
     fn request_is_repeated_until_answered_or_expired() {

@@ -5,7 +5,8 @@
 //! with the other balancer. An eNB sets up S1 on each association; the UEs of a lost one become
 //! idle.
 
-use super::{GNBS, MS, NODES, Network, Process, Ran, RanEvent, UeWait};
+use super::dialect::opened_connection;
+use super::{Device, GNBS, MS, NODES, Network, Process, Ran, RanEvent, UeWait};
 use crate::campaign::message::Input;
 use crate::campaign::network::Event;
 use rand::rngs::StdRng;
@@ -200,8 +201,20 @@ impl Ran {
 
     /// Sends a PDU again by another association of a gNB, if it has one. That of an eNB was for the
     /// MME of its association.
+    ///
+    /// The first message of a connection may have reached a host, where a repeat would open the
+    /// connection again: the UE tries another one.
     fn repeat(&mut self, network: &mut Network, gnb: usize, pdu: Rc<[u8]>) {
         if dialect_of(gnb) == Dialect::Eps {
+            return;
+        }
+        if let Some(ran) = opened_connection(&pdu) {
+            let is_opened = |device: &Device| device.at == gnb && device.ran == Some(ran);
+            if let Some(n) = self.devices.iter().position(is_opened)
+                && !self.nodes[gnb].is_answered(ran)
+            {
+                self.on_ue_timeout(network, n);
+            }
             return;
         }
         let is_up = |link: &&mut Link| self.nodes[gnb].association_state(link.by) == NgState::Up;

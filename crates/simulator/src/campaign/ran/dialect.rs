@@ -1,6 +1,7 @@
 //! RAN node and UE of either dialect, behind one interface.
 
 use crate::campaign::oracle::NodeViolation;
+use vireo_core::amf::n2;
 use vireo_emulator::enb::{self, Enb, EnbConfig, S1State};
 use vireo_emulator::gnb::{self, Gnb, GnbConfig, HandoverContext, NgState, Outbox};
 use vireo_emulator::ue::eps::LteUe;
@@ -88,6 +89,14 @@ impl Node {
         match self {
             Node::Gnb(gnb) => gnb.owner(ran),
             Node::Enb(enb) => enb.owner(ran),
+        }
+    }
+
+    /// Returns true if the core has sent a message on a connection of a gNB.
+    pub(super) fn is_answered(&self, ran: RanUeNgapId) -> bool {
+        match self {
+            Node::Gnb(gnb) => gnb.amf_id(ran).is_some(),
+            Node::Enb(_) => false,
         }
     }
 
@@ -232,6 +241,14 @@ pub(super) fn uplink_nas_of(dialect: Dialect, pdu: &[u8]) -> Option<RanUeNgapId>
             .is_ok_and(|pdu| pdu.kind() == s1ap::S1apPduKind::Initiating_uplinkNASTransport),
     };
     vireo_core::amf::access::ue_ids(dialect, pdu).1.filter(|_| is_uplink_nas).map(RanUeNgapId)
+}
+
+/// Returns the identifier of the connection that a PDU of a gNB opens, if it does.
+pub(super) fn opened_connection(pdu: &[u8]) -> Option<RanUeNgapId> {
+    match n2::route(pdu).ok()? {
+        n2::Route::Initial { ran_id, .. } => Some(ran_id),
+        _ => None,
+    }
 }
 
 /// Returns the kind of a PDU, for the analysis of a seed.
