@@ -54,6 +54,8 @@ impl Sink for Net {
             Event::UpfRestarted { .. } => OwnedEvent::Restarted,
             Event::UpfReleasing { within, .. } => OwnedEvent::Releasing(within),
             Event::GtpuPath { peer, works, .. } => OwnedEvent::Path(peer, works),
+            // The state machine has no GTP-U socket.
+            Event::UserData { .. } => panic!("{event:?}"),
         });
     }
 }
