@@ -1,16 +1,19 @@
 //! Fuzz targets of EPS: S1AP PDUs and NAS messages, as octets and as the core reads them.
 
 use vireo_core::amf::access;
-use vireo_core::amf::context::{self, Connection, KeySet, NasSecurity, RanContext, Registration, UeContext};
+use vireo_core::amf::context::{
+    self, CiotFeatures, Connection, KeySet, NasSecurity, RanContext, Registration, UeContext,
+};
 use vireo_core::amf::engine::{self, Event};
 use vireo_core::amf::n2::{InitialUeMessage, NasIdentity};
 use vireo_core::amf::ran;
-use vireo_core::config::CoreConfig;
+use vireo_core::config::{CiotConfig, CoreConfig};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
 use vireo_core::subscription::{DnnSubscription, SliceSubscription, Subscription};
 use vireo_core::{Env, Identifiers};
 use vireo_types::*;
+use vireo_wire::gtpu;
 use vireo_wire::nas_eps::{
     AttachType, NasAttachRequest, NasEpsAttachType, NasEpsMessage, NasEpsMobileIdentity, NasEsmMessageContainer,
     NasKeySetIdentifier, NasPdnConnectivityRequest, NasPdnType, NasRequestType, NasUeNetworkCapability, PdnType,
@@ -54,7 +57,15 @@ pub fn nas(data: &[u8]) {
     }
     let message = InitialUeMessage { ran_id: RAN_ID, nas: data.to_vec(), tai: TAI, cell: CELL };
     step(&mut new_ue(), Event::Initial { assoc: assoc(), message });
-    for header in [None, Some(1), Some(2)] {
+    // A G-PDU of the UPF with the octets, for a UE whose packets are sent over NAS.
+    let g_pdu = [&gtpu::plain_g_pdu_header(Teid(1), data.len()).unwrap_or_default()[..], data].concat();
+    step(&mut registered_ue(), Event::Pfcp { seid: Seid::new(registered_ue().ltmsi, 0, 0), message: &g_pdu });
+    for header in [1, 5] {
+        let mut ue = UeContext { connection: None, ..registered_ue() };
+        let message = InitialUeMessage { ran_id: RAN_ID, nas: protected(&ue, header, data), tai: TAI, cell: CELL };
+        step(&mut ue, Event::Initial { assoc: assoc(), message });
+    }
+    for header in [None, Some(1), Some(2), Some(5)] {
         let mut ue = registered_ue();
         let nas = header.map_or(data.to_vec(), |header| protected(&ue, header, data));
         let pdu = uplink(&ue, nas);
@@ -89,6 +100,7 @@ fn registered_ue() -> UeContext {
     let slice = SliceSubscription { snssai, default: true, dnns: vec![DnnSubscription::default()] };
     ue.subscription = Some(Subscription { slices: vec![slice], ..Subscription::default() }.into());
     ue.allowed = [snssai].into_iter().collect();
+    ue.reachability.paging.ciot.accepted = CiotFeatures { without_pdn: true, control_plane: true };
     let amf_id = AmfUeNgapId::new(ue.ltmsi, 1);
     ue.connection =
         Some(Connection { assoc: assoc(), ran_id: RAN_ID, amf_id, tai: TAI, cell: CELL, ran: RanContext::SetUp });
@@ -121,7 +133,7 @@ fn uplink(ue: &UeContext, nas: Vec<u8>) -> Vec<u8> {
 
 /// Runs a step, and asserts that its PDUs have no fault and that the context can be stored.
 fn step(ue: &mut UeContext, event: Event<'_>) {
-    let config = CoreConfig::lab();
+    let config = CoreConfig { ciot: CiotConfig { without_pdn: true, control_plane: true }, ..CoreConfig::lab() };
     let mut random = |octets: &mut [u8]| octets.fill(0x5a);
     let now = Instant(1_000_000);
     let mut ids = Ids(0);
@@ -241,6 +253,10 @@ pub fn nas_seeds() -> Vec<Vec<u8>> {
         vec![0x02, 0x07, 0xd0, 0x31, 0x28, 0x04, 0x03, b'i', b'm', b's'],
         vec![0x02, 0x07, 0xd2, 0x05],
         vec![0x02, 0x07, 0xd4, 0x05, 0x01, 0x00, 0x01, 0x09],
+        vec![0x07, 0x4d, 0x10],
+        vec![0x07, 0x4d, 0x10, 0x78, 0, 10, 0x52, 0, 0xeb, 0, 4, 0x45, 0, 0, 4, 0xf1],
+        vec![0x52, 0, 0xeb, 0, 4, 0x45, 0, 0, 4],
+        vec![0x07, 0x43, 0, 3, 0x02, 0, 0xdc],
         vec![0x07, 0x4c, 0x00, 0x05, 0xf4, 0xde, 0xad, 0xbe, 0xef],
         vec![0x07, 0x45, 0x01, 0x0b, 0xf6, 0x99, 0xf9, 0x07, 0x02, 0x00, 0x43, 0xde, 0xad, 0xbe, 0xef],
     ]

@@ -134,6 +134,23 @@ def messages():
     return {**uplink(), **downlink()}
 
 
+def ciot_requests():
+    """Messages of a UE with CIoT EPS optimisations."""
+    attach = {"NAS_KSI": NO_KEY, "EPSAttachType": 1, "EPSID": IMSI}
+    dummy = message(ESM.ESMDummyMessage).to_bytes()
+    # EEA0 to EEA2, EIA1 and EIA2; EMM-REGISTERED without PDN connection, or control plane CIoT EPS optimisation.
+    bare, data = bytes.fromhex("e06000000020"), bytes.fromhex("e06000000004")
+    last = message(ESM.ESMDataTransport, ebi=5, UserData=b"\x45\x00\x00\x04", ReleaseAssistInd=1)
+    return {
+        "UE-AttachRequest-without-pdn": message(EMM.EMMAttachRequest, **attach, UENetCap=bare, ESMContainer=dummy),
+        "UE-AttachRequest-over-nas": message(EMM.EMMAttachRequest, **attach, UENetCap=data,
+                                             ESMContainer=connectivity().to_bytes(), AddUpdateType=4),
+        "UE-ControlPlaneServiceRequest": message(EMM.EMMCPServiceRequest, NAS_KSI=KEY_2, CPServiceType=0,
+                                                 ESMContainer=last.to_bytes()),
+        "UE-ESMDataTransport-last": last,
+    }
+
+
 def mme_messages():
     """Messages of the MME that the core itself builds."""
     activate = message(ESM.ESMActDefaultEPSBearerCtxtRequest, ebi=5, pti=1, EPSQoS=b"\x09",
@@ -142,6 +159,10 @@ def mme_messages():
     saving = {"T3402": b"\x3e", "T3412Ext": b"\x0c", "T3324": b"\x05", "ExtDRXParam": b"\x35"}
     support = {"EPSNetFeat": b"\x00"}
     restricted = {"EPSNetFeat": b"\x00\x20"}
+    dummy = message(ESM.ESMDummyMessage).to_bytes()
+    over_nas = message(ESM.ESMActDefaultEPSBearerCtxtRequest, ebi=5, pti=1, EPSQoS=b"\x09", APN=b"\x08internet",
+                       PDNAddr=bytes([1, 10, 46, 0, 2]), CPOnlyInd=1)
+    accepted = {"EPSAttachResult": 1, "T3412": b"\x49", "TAIList": areas, "GUTI": GUTI}
     return {
         "SecurityModeCommand-en-dc": message(
             EMM.EMMSecurityModeCommand, NAS_KSI=NATIVE_0, UESecCap=bytes.fromhex("e060"),
@@ -158,6 +179,12 @@ def mme_messages():
             ESM.ESMActDefaultEPSBearerCtxtRequest, ebi=5, pti=1, EPSQoS=b"\x09", APN=b"\x08internet",
             PDNAddr=bytes([1, 10, 46, 0, 2]), APN_AMBR=bytes.fromhex("fefefaeefe03"),
             ExtAPN_AMBR=bytes.fromhex("0361a80300fa")),
+        **ciot_requests(),
+        "AttachAccept-without-pdn": message(EMM.EMMAttachAccept, **accepted, ESMContainer=dummy, EPSNetFeat=b"\x40"),
+        "AttachAccept-over-nas": message(EMM.EMMAttachAccept, **accepted, ESMContainer=over_nas.to_bytes(),
+                                         EPSNetFeat=b"\x80"),
+        "ServiceAccept": message(EMM.EMMServiceAccept),
+        "ServiceAccept-status": message(EMM.EMMServiceAccept, EPSBearerCtxtStat=b"\x20\x00"),
         "AttachAccept-power-saving": message(
             EMM.EMMAttachAccept, EPSAttachResult=1, T3412=b"\x49", TAIList=areas, ESMContainer=activate.to_bytes(),
             GUTI=GUTI, **support, **saving),
@@ -172,7 +199,7 @@ def mme_messages():
 
 def decode(name, octets):
     """pycrate's message of the octets; raises on what it does not parse whole."""
-    parse = parse_NASLTE_MO if name in uplink() else parse_NASLTE_MT
+    parse = parse_NASLTE_MO if name in uplink() or name.startswith("UE-") else parse_NASLTE_MT
     parsed, error = parse(octets)
     if error:
         raise ValueError(f"pycrate: error {error} at {octets.hex()}")

@@ -83,6 +83,7 @@ fn smf(up: bool) -> SmContext {
             upf: "10.0.0.3:8805".parse().expect("an address"),
             cp_seid: Seid(0x0004_d4d2_0000_0001),
             up_seid: 99,
+            over_nas: false,
         },
         uplink: Some(tunnel(3)),
         downlink: up.then(|| tunnel(2)),

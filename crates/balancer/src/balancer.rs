@@ -1,5 +1,6 @@
 //! The balancer thread: sockets of N2 and N4, and the routing of messages to hosts.
 
+mod n4_event;
 #[cfg(test)]
 mod tests;
 
@@ -9,11 +10,11 @@ use crate::fleet::{Fleet, HostCommand};
 use crate::hot_restart::HotRestartListener;
 use crate::ppid;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use n4_event::n4_event;
 use rand::RngCore;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Monotonic};
@@ -31,7 +32,7 @@ use vireo_ops::priority_boost::PriorityBoost;
 use vireo_ops::privileges;
 use vireo_ops::reload::AllowLists;
 use vireo_sctp::{Endpoint, Event, SendError, Waker};
-use vireo_types::{AssocId, Instant, Ltmsi, Seid};
+use vireo_types::{AssocId, Instant, Ltmsi};
 use vireo_wire::pfcp::{Cause, Error};
 
 /// Maximum of bytes queued for one association whose peer does not read. Beyond it, the association
@@ -226,7 +227,9 @@ impl Balancer {
         hosts: Hosts,
         metrics: Arc<Metrics>,
     ) -> std::io::Result<BalancerParts> {
-        endpoint.watch(n4.as_raw_fd(), N4_TOKEN)?;
+        for fd in n4.fds() {
+            endpoint.watch(fd, N4_TOKEN)?;
+        }
         let (outbound, commands) = vireo_cluster::channel(COMMANDS, endpoint.waker());
         let stop = Arc::new(AtomicBool::new(false));
         let replaced = Arc::new(AtomicBool::new(false));
@@ -753,44 +756,4 @@ fn offer(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, event: PeerEvent) {
     } else if let Err(input) = hosts.send(at, event) {
         deferred.push_back(input);
     }
-}
-
-fn n4_event(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, event: n4::Event<'_>) {
-    let event = match event {
-        n4::Event::Deliver { upf, seid, request, message } => {
-            PeerEvent::Pfcp { upf, seid, request, message: message.to_vec() }
-        }
-        n4::Event::Timeout { seid, .. } if seid == Seid::default() => return,
-        n4::Event::Timeout { seid, .. } => PeerEvent::PfcpTimeout { seid },
-        n4::Event::UpfUp { upf, .. } => {
-            tracing::info!(%upf, "a UPF is associated");
-            PeerEvent::Upf { upf, up: true }
-        }
-        n4::Event::SetupFailed { upf, cause, retry_in } => {
-            let retry_ms = retry_in.as_micros() / 1000;
-            tracing::warn!(%upf, ?cause, retry_ms, "no association with a UPF: is it up, and does it allow this Node ID?");
-            return;
-        }
-        n4::Event::UpfDown { upf, sessions_kept } => {
-            tracing::warn!(%upf, sessions_kept, "a UPF is down");
-            offer(hosts, deferred, PeerEvent::Upf { upf, up: false });
-            if sessions_kept {
-                return;
-            }
-            PeerEvent::UpfLost { upf }
-        }
-        n4::Event::UpfRestarted { upf } => {
-            tracing::warn!(%upf, "a UPF has restarted: its sessions are set up anew");
-            PeerEvent::UpfLost { upf }
-        }
-        n4::Event::UpfReleasing { upf, within } => {
-            tracing::warn!(%upf, seconds = within.as_secs(), "a UPF is about to leave");
-            return;
-        }
-        n4::Event::GtpuPath { upf, peer, works } => {
-            tracing::warn!(%upf, %peer, works, "the GTP-U path of a UPF to a RAN node");
-            return;
-        }
-    };
-    offer(hosts, deferred, event);
 }

@@ -13,8 +13,8 @@ use crate::{
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
-    Charging, CoreConfig, DnnConfig, NodeName, PowerSavingConfig, PowerSavingMode, SecurityConfig, SliceConfig,
-    SliceProfile, Timers, UpfConfig,
+    Charging, CiotConfig, CoreConfig, DnnConfig, NodeName, PowerSavingConfig, PowerSavingMode, SecurityConfig,
+    SliceConfig, SliceProfile, Timers, UpfConfig,
 };
 use vireo_ops::config::DATA_NETWORKS;
 use vireo_ops::supervisor::Program;
@@ -27,6 +27,8 @@ use vireo_upf::{
 use vireo_wire::nas_eps::NasGprsTimer;
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
+/// Key of user data over NAS.
+const CONTROL_PLANE_DATA: &str = "core.ciot.control-plane-data";
 /// Upper bound of PLMNs in a PLMN Support List (TS 38.413 9.2.6.2: maxnoofPLMNs).
 const PLMNS: usize = 12;
 /// Upper bound of slices in a Slice Support List (maxnoofSliceItems).
@@ -74,6 +76,9 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
     };
     shards::set_addresses(config.shards, &mut config.cluster);
     if let Some(upf) = &mut config.upf {
+        // Both have UDP port 2152.
+        let is_free = !config.core.ciot.control_plane || !upf.n3.contains(&config.core.n4_address);
+        problems.check(is_free, CONTROL_PLANE_DATA, "n4.listen and upf.n3 need different addresses for it");
         let ran = [&config.n2.addresses[..], &config.n2.s1.addresses].concat();
         access::complete(file, &ran, upf, &mut problems);
     }
@@ -113,6 +118,7 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         security: security(&core.security, problems),
         timers: Timers { t3346: file.overload.back_off.0, ..timers(&core.timers, problems) },
         power_saving: power_saving(&core.power_saving, problems),
+        ciot: ciot(file, problems),
         n4_address: listen.ip(),
         n4_node: n4_node(file, problems),
         n2_endpoints: endpoints(&file.n2.endpoints, problems),
@@ -390,6 +396,13 @@ fn power_saving(saving: &file::PowerSaving, problems: &mut Problems) -> PowerSav
     let mode = PowerSavingMode { active_time: saving.active_time.0, periodic_update: saving.periodic_update.0 };
     let epoch = Instant(saving.hyperframe_epoch.saturating_mul(1_000_000));
     PowerSavingConfig { mode: saving.psm.then_some(mode), extended_drx: saving.extended_drx.then_some(epoch) }
+}
+
+fn ciot(file: &File, problems: &mut Problems) -> CiotConfig {
+    let file::Ciot { attach_without_pdn, control_plane_data } = file.core.ciot;
+    let is_possible = !control_plane_data || file.n4.listen.is_ipv4();
+    problems.check(is_possible, CONTROL_PLANE_DATA, "n4.listen needs an IPv4 address for it");
+    CiotConfig { without_pdn: attach_without_pdn, control_plane: control_plane_data }
 }
 
 /// Returns the addresses announced to RAN nodes (TS 38.413 9.2.6.7: at most 32).

@@ -99,6 +99,7 @@ pub(super) struct Core {
     pub(super) security: Security,
     pub(super) timers: Timers,
     pub(super) power_saving: PowerSaving,
+    pub(super) ciot: Ciot,
 }
 
 impl Default for Core {
@@ -112,6 +113,7 @@ impl Default for Core {
             security: Security::default(),
             timers: Timers::default(),
             power_saving: PowerSaving::default(),
+            ciot: Ciot::default(),
         }
     }
 }
@@ -182,6 +184,13 @@ pub(super) struct PowerSaving {
     pub(super) extended_drx: bool,
     /// Unix time in seconds of the start of a hyperframe with H-SFN 0.
     pub(super) hyperframe_epoch: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Ciot {
+    pub(super) attach_without_pdn: bool,
+    pub(super) control_plane_data: bool,
 }
 
 impl Default for PowerSaving {

@@ -38,6 +38,7 @@ pub struct CoreConfig {
     pub security: SecurityConfig,
     pub timers: Timers,
     pub power_saving: PowerSavingConfig,
+    pub ciot: CiotConfig,
     /// UPFs. PDU sessions need at least one.
     pub upfs: Vec<UpfConfig>,
     /// IP address of the control plane's F-SEID (TS 29.244 8.2.37), until the N4 endpoint sets its
@@ -299,6 +300,15 @@ pub struct PowerSavingMode {
     pub periodic_update: Duration,
 }
 
+/// CIoT EPS optimisations that UEs may use (TS 24.301 5.3.15).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CiotConfig {
+    /// EMM-REGISTERED without PDN connection.
+    pub without_pdn: bool,
+    /// Control plane CIoT EPS optimisation.
+    pub control_plane: bool,
+}
+
 /// Configuration of one UPF that the SMF may select.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpfConfig {
@@ -356,6 +366,7 @@ mod tests {
                 mode: Some(PowerSavingMode { active_time: Duration(1), periodic_update: Duration(u64::MAX) }),
                 extended_drx: Some(Instant(7)),
             },
+            ciot: CiotConfig { without_pdn: true, control_plane: true },
             upfs: vec![UpfConfig {
                 name: "edge".into(),
                 n4: "[::1]:8805".parse().expect("an address"),

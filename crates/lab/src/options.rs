@@ -63,9 +63,10 @@ pub enum CpuShare {
 /// Slice table of labs that configure no other.
 const SLICES: &str = "[slice.default]\nsnssai = { sst = 1 }\n";
 
-/// Returns the table of an endpoint for eNBs.
+/// Returns the tables of an endpoint for eNBs, and of what their UEs may use.
 pub fn s1_table(address: Ipv4Addr) -> String {
-    format!("[s1]\naddresses = [\"{address}\"]\n\n")
+    let ciot = "[core.ciot]\nattach-without-pdn = true\ncontrol-plane-data = true\n\n";
+    format!("[s1]\naddresses = [\"{address}\"]\n\n{ciot}")
 }
 
 /// Configuration that differs between labs.

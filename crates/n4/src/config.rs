@@ -14,6 +14,8 @@ pub struct Config {
     pub allow: Vec<Network>,
     /// Address pools of UEs. The endpoint ignores datagrams from these addresses.
     pub ue_pools: Vec<Network>,
+    /// True if user data are sent over NAS: the endpoint has a GTP-U socket, too.
+    pub user_data: bool,
     /// Recovery Time Stamp. It is the same in the whole cluster and for the lifetime of its
     /// sessions, so that no UPF detects a restart (DESIGN decision 1).
     pub recovery_time_stamp: RecoveryTimeStamp,
@@ -59,6 +61,7 @@ impl Config {
             upfs,
             allow: vec![],
             ue_pools: Vec::new(),
+            user_data: false,
             recovery_time_stamp,
             shared: false,
             first_sequence,

@@ -1,10 +1,12 @@
 use super::{Config, Counters, Event, InProcess, N4, N4Snapshot, Sink, SubmitError, Submitted};
 use crate::udp::{DatagramReceiver, DatagramSender};
+use crate::user_data::UserDataSocket;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use vireo_types::{Instant, Seid};
+use vireo_wire::gtpu;
 use vireo_wire::pfcp::Error;
 
 /// Maximum number of batches per [`Endpoint::poll`], so that timers are never starved.
@@ -21,6 +23,8 @@ pub struct Endpoint {
     address: SocketAddr,
     direct: Option<Box<dyn InProcess>>,
     n4: N4,
+    /// Socket for user data over NAS, if they are served.
+    user_data: Option<UserDataSocket>,
     inbox: DatagramReceiver,
     outbox: DatagramSender,
     /// Responses of the UPF of this process that are not processed yet.
@@ -76,8 +80,9 @@ impl Endpoint {
         if address.ip().is_unspecified() {
             address.set_ip(n4.address());
         }
+        let user_data = n4.has_user_data().then(|| UserDataSocket::bind(address.ip())).transpose()?;
         let (inbox, outbox) = (DatagramReceiver::new(), DatagramSender::default());
-        Ok(Endpoint { socket, address, direct, n4, inbox, outbox, answers: VecDeque::new(), unlisted: 0 })
+        Ok(Endpoint { socket, address, direct, n4, user_data, inbox, outbox, answers: VecDeque::new(), unlisted: 0 })
     }
 
     /// Returns the local address of the endpoint.
@@ -123,7 +128,7 @@ impl Endpoint {
     ///
     /// Returns an error if the socket fails.
     pub fn poll(&mut self, now: Instant, events: &mut dyn FnMut(Event<'_>)) -> io::Result<Option<Instant>> {
-        let more = self.receive(now, events)?;
+        let more = self.receive(now, events)? | self.receive_user_data(events)?;
         let next = self.with(now, events, |n4, wire| n4.on_time(now, wire));
         self.flush();
         Ok(if more { Some(now) } else { next })
@@ -150,12 +155,32 @@ impl Endpoint {
         Ok(true)
     }
 
+    /// Receives one batch of user data. Returns true if more may be waiting.
+    fn receive_user_data(&mut self, events: &mut dyn FnMut(Event<'_>)) -> io::Result<bool> {
+        let Endpoint { user_data: Some(user_data), n4, .. } = self else { return Ok(false) };
+        let is_ue = |address| n4.ue_pools().iter().any(|pool| pool.contains(address));
+        let deliver = |from, seid, message: &[u8]| events(Event::UserData { from, seid, message });
+        match user_data.receive(is_ue, deliver) {
+            Err(error) if transient(error.kind()) => Ok(true),
+            result => result,
+        }
+    }
+
+    /// Returns the descriptors of the sockets that [`Endpoint::poll`] reads.
+    pub fn fds(&self) -> impl Iterator<Item = RawFd> {
+        std::iter::once(self.as_raw_fd()).chain(self.user_data.as_ref().map(AsRawFd::as_raw_fd))
+    }
+
     /// Sends the datagrams that are queued for a batch.
     pub fn flush(&mut self) {
         self.outbox.flush(&self.socket);
+        if let Some(user_data) = &mut self.user_data {
+            user_data.flush();
+        }
     }
 
-    /// See [`N4::submit`]; messages leave by [`Endpoint::flush`] at the latest.
+    /// See [`N4::submit`]; messages leave by [`Endpoint::flush`] at the latest. A G-PDU goes to the
+    /// UPF's end of a tunnel, without an answer.
     pub fn submit(
         &mut self,
         now: Instant,
@@ -165,6 +190,12 @@ impl Endpoint {
         message: &[u8],
         events: &mut dyn FnMut(Event<'_>),
     ) -> Result<Submitted, SubmitError> {
+        if gtpu::is_g_pdu(message) {
+            if let Some(user_data) = &mut self.user_data {
+                user_data.push(upf, message);
+            }
+            return Ok(Submitted::Sent);
+        }
         self.with(now, events, |n4, wire| n4.submit(now, upf, key, seid, message, wire))
     }
 

@@ -26,6 +26,15 @@ pub enum Event<'a> {
         request: bool,
         message: &'a [u8],
     },
+    /// A G-PDU for a session whose user data are sent over NAS. It is valid only from the UPF's end
+    /// of the tunnel of that session.
+    UserData {
+        /// Source of the G-PDU.
+        from: SocketAddr,
+        /// Session of its TEID, with generation 0.
+        seid: Seid,
+        message: &'a [u8],
+    },
     /// A session's request has no response, after all repeats or because the UPF restarted. Whether
     /// the UPF has executed it is unknown.
     Timeout {

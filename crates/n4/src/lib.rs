@@ -37,6 +37,7 @@ mod snapshot;
 mod tests;
 pub mod udp;
 pub mod ue_peers;
+mod user_data;
 
 pub use config::Config;
 pub use endpoint::Endpoint;
@@ -51,10 +52,11 @@ use replies::Replies;
 use std::net::{IpAddr, SocketAddr};
 use vireo_types::Network;
 use vireo_types::{Instant, Seid};
+use vireo_wire::gtpu;
 use vireo_wire::pfcp::{
     AssociationReleaseRequest, AssociationSetupRequest, Body, Builder, Error, HeaderError, HeartbeatRequest, Message,
     MessageType, NodeId, SessionReportResponse, SessionRetentionInformation, VersionNotSupportedResponse,
-    set_f_seid_address, set_sequence,
+    set_f_seid_address, set_sequence, set_tunnel_address,
 };
 
 /// A session's request that leaves when the association has been taken over.
@@ -151,6 +153,11 @@ impl N4 {
         &self.config.ue_pools
     }
 
+    /// Returns true if user data are sent over NAS.
+    pub fn has_user_data(&self) -> bool {
+        self.config.user_data
+    }
+
     /// Returns the source of the last ignored datagram from a UE since the last call.
     pub fn take_ue(&mut self) -> Option<IpAddr> {
         self.last_ue.take()
@@ -223,6 +230,9 @@ impl N4 {
             // message without F-SEID.
             set_f_seid_address(&mut octets, self.config.address);
         }
+        if let (true, IpAddr::V4(address)) = (self.config.user_data, self.config.address) {
+            set_tunnel_address(&mut octets, address);
+        }
         let request = Request { peer, sequence, kind, purpose: Purpose::Session, seid, key };
         self.request(request, self.config.n1, &mut octets, sink);
         self.scratch = octets;
@@ -246,6 +256,9 @@ impl N4 {
     /// Rejects a session report that the caller cannot process, for example one for an unknown
     /// session.
     pub fn refuse_report(&mut self, now: Instant, upf: SocketAddr, report: &[u8], error: Error, sink: &mut dyn Sink) {
+        if gtpu::is_g_pdu(report) {
+            return;
+        }
         let mut octets = Vec::new();
         let sequence = Message::new(report).map(|report| report.sequence());
         if let Ok(sequence) = sequence

@@ -22,6 +22,15 @@ pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
+/// Opens a non-blocking socket at an address at which another process may have one, too.
+pub fn bind_shared(address: SocketAddr) -> io::Result<UdpSocket> {
+    use socket2::{Domain, Socket, Type};
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking().cloexec(), None)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
 /// Receiver of datagrams in batches.
 #[derive(Debug)]
 pub struct DatagramReceiver(UdpReceiver);

@@ -59,5 +59,13 @@ pub fn settings(core: &CoreConfig, config: &N4Config, identity: N4Identity) -> C
     let ue_pools = vireo_n4::ue_peers::pools(&core.dnns);
     let stamp = RecoveryTimeStamp(identity.recovery);
     let own = Config::new(config.listen.ip(), upfs, stamp, first_sequence);
-    Config { node_id: core.n4_node.id(), shared: identity.is_shared, allow: config.allow.clone(), ue_pools, ..own }
+    Config {
+        node_id: core.n4_node.id(),
+        shared: identity.is_shared,
+        allow: config.allow.clone(),
+        ue_pools,
+        // eNBs are not served in SBA mode.
+        user_data: core.ciot.control_plane && core.interworks && !core.smf_is_remote,
+        ..own
+    }
 }

@@ -585,6 +585,8 @@ fn session_event(event: vireo_n4::Event<'_>) -> Option<N4Event> {
             N4Event::Message { upf, seid, request, message: message.to_vec() }
         }
         vireo_n4::Event::Timeout { seid, .. } => N4Event::Timeout { seid },
+        // SBA mode serves no eNBs, and its UEs send nothing over NAS.
+        vireo_n4::Event::UserData { .. } => return None,
         vireo_n4::Event::UpfUp { upf, .. } => {
             tracing::info!(%upf, "a UPF is associated");
             N4Event::Up { upf }

@@ -172,6 +172,15 @@ impl Seid {
         (self.0 >> 28) as u8
     }
 
+    /// Returns the TEID of the session's tunnel end at the control plane, which receives user data
+    /// for the UE there. `None` for a session index that no EPS bearer has.
+    pub const fn control_plane_teid(self) -> Option<Teid> {
+        match self.session() {
+            index @ 0..15 => Some(Teid(self.ltmsi().0 << 4 | (index as u32 + 1))),
+            _ => None,
+        }
+    }
+
     /// Returns the generation of the session index.
     pub const fn generation(self) -> u32 {
         (self.0 & 0x0fff_ffff) as u32
@@ -185,6 +194,15 @@ impl Seid {
 pub struct Teid(pub u32);
 
 impl Teid {
+    /// Returns the session of a TEID at the control plane ([`Seid::control_plane_teid`]), with
+    /// generation 0.
+    pub const fn session_at_control_plane(self) -> Option<Seid> {
+        match self.0 & 0xf {
+            0 => None,
+            number => Some(Seid::new(Ltmsi::from_raw(self.0 >> 4), number as u8 - 1, 0)),
+        }
+    }
+
     /// Returns the TEID of a table index in its `generation`-th use.
     ///
     /// The generation of index 0 starts at 1, so that no TEID is 0.

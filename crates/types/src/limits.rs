@@ -35,5 +35,8 @@ pub const HANDOVER_CONTAINER_OCTETS: usize = 16 * 1024;
 /// With the NAS message and the sessions of an Initial Context Setup Request it fits into one
 /// message of 64 KiB. The radio interface has up to 16 segments of 9000 octets (TS 38.331 5.7.7).
 pub const UE_CAPABILITY_OCTETS: usize = 60 * 1024;
+/// Maximum packet of a UE whose user data are sent over NAS. Mobile networks have a link MTU of
+/// 1358 octets (TS 23.060 annex C), N6 one of 1500.
+pub const USER_DATA_OCTETS: usize = 1500;
 /// Maximum UE Radio Capability for Paging that one context stores. Each page has it.
 pub const PAGING_CAPABILITY_OCTETS: usize = 1024;

@@ -113,6 +113,36 @@ fn lte_scenarios_run_to_their_end() {
     }
 }
 
+/// UEs without PDN connection, and UEs whose packets are sent over NAS. The kernel counts these on
+/// N6 in both directions, with each driver.
+#[test]
+fn iot_ues_are_served_without_user_plane() {
+    scenario_succeeds("eps", "without-pdn");
+    let datapaths: &[&str] = if is_root() { &["sockets", "af-packet", "xdp"] } else { &["sockets"] };
+    for datapath in datapaths {
+        let arguments = ["--rat", "eps", "--scenario", "over-nas", "--datapath", datapath];
+        let Some(report) = nas_report(&arguments) else { return };
+        // Four times three echoes, and one for which the UE is paged.
+        assert!(report["n6_packets_kernel"].as_u64().unwrap() >= 13 * 8, "{datapath}: {report}");
+        assert!(report["n6_answers_kernel"].as_u64().unwrap() >= 13 * 8, "{datapath}: {report}");
+    }
+}
+
+/// Runs a demo of 8 UEs with these arguments, without failures. Returns its report.
+fn nas_report(arguments: &[&str]) -> Option<Value> {
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("out.json");
+    let mut command = Command::new(VIREO);
+    command.args(["demo", "--ues", "8", "--rate", "8"]).args(arguments).arg("--json").arg(&json);
+    let output = command.output().unwrap();
+    if refused(&output.stderr) {
+        return None;
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    Some(serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap())
+}
+
 #[test]
 fn idle_ues_move_between_4g_and_5g() {
     scenario_succeeds("both", "idle-move");

@@ -22,6 +22,7 @@ use vireo_ops::clock::clock;
 use vireo_ops::metrics::TurnedAway;
 use vireo_store::region::{Key, LARGE_PACKET_OCTETS, PACKET_OCTETS, Posted, Slot};
 use vireo_types::{AssocId, Duration, Instant, Ltmsi, RanUeNgapId, Seid, Tmsi};
+use vireo_wire::gtpu;
 
 /// Returns the key of a connection in the index of RAN UE NGAP IDs. They are unique within a RAN
 /// node (TS 38.413 9.3.3.2).
@@ -208,6 +209,10 @@ impl Host {
 
     /// Refuses a request of a UPF about an unknown session.
     pub(super) fn unknown_session(&mut self, upf: SocketAddr, message: &[u8]) {
+        if gtpu::is_g_pdu(message) {
+            // A packet in transit as its session ended.
+            return;
+        }
         self.statistics.step_metrics.fault("pfcp-unknown-session", clock(), upf);
         self.egress.send(RanOutput::RefuseReport { upf, message: message.to_vec() });
     }

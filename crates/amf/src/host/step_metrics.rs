@@ -4,6 +4,7 @@ use super::slo_tracker::SloTracker;
 use crate::worker::outbox::Summary;
 use std::sync::Arc;
 use vireo_core::schedule::kind::NfKind;
+use vireo_core::smf::DOWNLINK_FAULT;
 use vireo_core::step::{Kind, Note};
 use vireo_ops::config::SliceRuntime;
 use vireo_ops::metrics::{Failure, Fault, Metrics, Procedure};
@@ -151,7 +152,7 @@ fn kind(word: &str) -> Fault {
         "suci-key-unknown" => Fault::SuciKeyUnknown,
         "suci-not-deconcealed" => Fault::SuciNotDeconcealed,
         "identity-not-suci" => Fault::IdentityNotSuci,
-        "pfcp-unknown-session" | "session-unknown" => Fault::PfcpUnknownSession,
+        "pfcp-unknown-session" | "session-unknown" | DOWNLINK_FAULT => Fault::PfcpUnknownSession,
         "limit" => Fault::Limit,
         _ => Fault::NgapSemantic,
     }

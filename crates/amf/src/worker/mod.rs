@@ -54,6 +54,7 @@ use vireo_ops::supervisor::{self, WorkerInitError};
 use vireo_store::CommitError;
 use vireo_store::region::{Bell, Packet, Region, Ring, Slot, Worker};
 use vireo_types::{AssocId, Dnn, Ltmsi, RanUeNgapId};
+use vireo_wire::gtpu;
 
 /// Time for which an event is retried while the database of contexts is down. A Redis Cluster
 /// elects a master in less; a UE waits longer for an answer.
@@ -526,9 +527,14 @@ impl NfWorker {
                 self.contexts.fresh(&self.region, slot, found)?;
                 Some(Some(Event::Congested { assoc: *assoc, message }))
             }
-            (EventMessage::UpfRequest { upf, seid, .. }, LoadResult::Context { .. }) => {
-                // A UPF reports on its own sessions: only for these it knows the SEID legitimately.
-                let has = self.contexts.current()?.sessions.iter().any(|session| session.is_at(*upf, *seid));
+            (EventMessage::UpfRequest { upf, seid, message }, LoadResult::Context { .. }) => {
+                // A UPF reports on its own sessions: only for these it knows the SEID
+                // legitimately. It sends packets from its end of their tunnels.
+                let mut sessions = self.contexts.current()?.sessions.iter();
+                let has = match gtpu::is_g_pdu(message) {
+                    true => sessions.any(|session| session.uplink.is_some_and(|end| end.address == upf.ip())),
+                    false => sessions.any(|session| session.is_at(*upf, *seid)),
+                };
                 has.then_some(None)
             }
             (_, LoadResult::Context { .. }) => Some(None),
@@ -695,6 +701,8 @@ fn new_outbox(
     let forgets = outcome.effects.contains(&Effect::Forget);
     let references = references(ue);
     let seid = |effect: &Effect| match effect {
+        // Nothing answers a packet.
+        Effect::Pfcp { message, .. } if gtpu::is_g_pdu(message) => Some(None),
         Effect::Pfcp { session, upf, .. } => {
             Some(ue.sessions.iter().find(|s| s.index == *session).map(|s| s.seid_at(*upf)))
         }

@@ -36,6 +36,7 @@ impl CoreConfig {
             },
             timers: Timers::default(),
             power_saving: PowerSavingConfig::default(),
+            ciot: CiotConfig::default(),
             upfs: Vec::new(),
             n4_address: loopback,
             n4_node: NodeName::Address(loopback),

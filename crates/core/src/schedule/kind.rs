@@ -147,15 +147,16 @@ pub(crate) mod emm {
     pub(crate) const UPDATE_REQUEST: u8 = 0x48;
     pub(super) const UPDATE_REJECT: u8 = 0x4b;
     pub(super) const EXTENDED_SERVICE_REQUEST: u8 = 0x4c;
-    pub(super) const CONTROL_PLANE_SERVICE_REQUEST: u8 = 0x4d;
+    pub(crate) const CONTROL_PLANE_SERVICE_REQUEST: u8 = 0x4d;
 
-    /// Returns an EMM message from its message type on, if it is plain or only integrity protected.
+    /// Returns an EMM message from its message type on, if it is plain, only integrity protected or
+    /// partially ciphered.
     /// The first message under new keys is always reported as Security Mode Complete, whose
     /// contents are ciphered.
     pub(crate) fn clear(nas: &[u8]) -> Option<&[u8]> {
         match nas {
             [0x07, rest @ ..] => Some(rest),
-            [0x17 | 0x37, _, _, _, _, _, 0x07, rest @ ..] => Some(rest),
+            [0x17 | 0x37 | 0x57, _, _, _, _, _, 0x07, rest @ ..] => Some(rest),
             [0x47, ..] => Some(&[0x5e]),
             _ => None,
         }
@@ -213,13 +214,14 @@ mod tests {
 
     #[test]
     fn emm_kind_is_known_where_readable() {
-        let cases: [(&[u8], Option<NfKind>); 10] = [
+        let cases: [(&[u8], Option<NfKind>); 11] = [
             (&[0x07, 0x41, 0x71], Some(NfKind::Registration)),
             (&[0x17, 1, 2, 3, 4, 5, 0x07, 0x41, 0x01], Some(NfKind::Registration)),
             (&[0x17, 1, 2, 3, 4, 5, 0x07, 0x48, 0x0b], Some(NfKind::Mobility)),
             (&[0x17, 1, 2, 3, 4, 5, 0x07, 0x45, 0x09], Some(NfKind::Deregistration)),
             (&[0xc7, 0x05, 1, 2], Some(NfKind::ServiceRequest)),
             (&[0x17, 1, 2, 3, 4, 5, 0x07, 0x4c, 0x01], Some(NfKind::ServiceRequest)),
+            (&[0x57, 1, 2, 3, 4, 5, 0x07, 0x4d, 0x00], Some(NfKind::ServiceRequest)),
             (&[0x07, 0x53, 8], Some(NfKind::Registration)),
             (&[0x47, 1, 2, 3, 4, 5, 9, 9], Some(NfKind::Registration)),
             (&[0x27, 1, 2, 3, 4, 5, 9, 9], None),

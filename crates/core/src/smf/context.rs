@@ -75,6 +75,11 @@ pub struct PfcpSession {
     pub cp_seid: Seid,
     /// SEID at the UPF; 0 until the UPF has answered.
     pub up_seid: u64,
+    /// True if the other end of its tunnel is at the control plane, which sends user data over NAS
+    /// (control plane CIoT EPS optimisation). It is set like [`SmContext::dialect`], and means
+    /// nothing in 5GS.
+    #[serde(skip)]
+    pub over_nas: bool,
 }
 
 /// One end of a GTP-U tunnel (F-TEID).
@@ -383,6 +388,11 @@ impl SmContext {
             Dialect::Nr => self.psi,
             Dialect::Eps => ebi(self.index).unwrap_or_default(),
         }
+    }
+
+    /// Returns true if user data of the session are sent over NAS.
+    pub fn is_over_nas(&self) -> bool {
+        self.pfcp.over_nas && self.dialect == Dialect::Eps
     }
 
     /// Returns true if the session is also at another UPF than that of [`SmContext::pfcp`].

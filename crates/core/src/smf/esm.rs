@@ -7,7 +7,7 @@ use super::apn_ambr::{apn_ambr, extended_apn_ambr};
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::interface::Output;
 use super::session_request::SessionRequest;
-use super::{n1, options, release};
+use super::{control_plane, messages, n1, options, release};
 use crate::Env;
 use vireo_types::{Duration, Instant, PduSessionType};
 use vireo_wire::nas::{GsmCause, NasExtendedProtocolConfigurationOptions, NasGprsTimer3};
@@ -154,6 +154,9 @@ pub(super) fn activate_request(sm: &SmContext, pti: u8, cause: Option<u8>, optio
     if let Some(cause) = cause {
         request = request.with_esm_cause(NasEsmCause::new(cause));
     }
+    if sm.is_over_nas() {
+        request = request.with_control_plane_only_indication(NasControlPlaneOnlyIndication::control_plane_only());
+    }
     if (1..=PCO_OCTETS).contains(&options.len()) {
         request = request.with_protocol_configuration_options(NasProtocolConfigurationOptions::new(options));
     }
@@ -182,6 +185,9 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             let cause = NasEsmCause::from_cause(resource_cause(pti, &request.traffic_flow_aggregate));
             out.extend(output(NasBearerResourceModificationReject::new(cause), 0, pti));
         }
+        NasEsmMessage::EsmDataTransport(data) if sm.is_over_nas() => {
+            out.extend(control_plane::uplink(sm, &data.user_data_container.value));
+        }
         NasEsmMessage::EsmStatus(received) => status_received(sm, received.esm_cause.cause(), out),
         _ => out.extend(status(ebi, pti, GsmCause::MessageTypeNonExistentOrNotImplemented)),
     }
@@ -205,7 +211,7 @@ pub(super) fn activating(pti: u8, request: Vec<u8>, env: &Env<'_>) -> (Stage, Op
 pub fn offered_by_attach(sm: &mut SmContext, env: &Env<'_>) {
     if let Stage::Activating { pti, .. } = sm.stage {
         sm.stage = Stage::Accepted { pti };
-        sm.deadline = Some(env.now + env.config.timers.ran_response);
+        sm.deadline = (sm.ran != RanState::Up).then(|| env.now + env.config.timers.ran_response);
     }
 }
 
@@ -250,7 +256,7 @@ fn status_received(sm: &mut SmContext, cause: Option<EsmCause>, out: &mut Vec<Ou
 /// Releases a bearer that the UE does not have.
 fn ended_by_ue(sm: &mut SmContext, out: &mut Vec<Output>) {
     if matches!(sm.ran, RanState::SettingUp | RanState::Up) {
-        out.extend(super::erab::release_command());
+        out.extend(messages::ran_release_command(sm));
     }
     release::end(sm, out);
 }

@@ -8,7 +8,7 @@ use super::context::{
 use super::interface::{Create, Output};
 use super::n1::{self, Received5gsm};
 use super::session_request::SessionRequest;
-use super::{esm, messages, n4, options, release};
+use super::{esm, messages, n4, options, release, user_plane};
 use crate::Env;
 use crate::config::{CoreConfig, DnnConfig, UpfConfig};
 use vireo_types::{Dialect, Dnn, Ltmsi, PduSessionType};
@@ -68,7 +68,12 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         address,
         always_on: requested.always_on,
         integrity_rate: requested.integrity_rate,
-        pfcp: PfcpSession { upf: upf.n4, cp_seid: seid(request.ltmsi, request.index, generation), up_seid: 0 },
+        pfcp: PfcpSession {
+            upf: upf.n4,
+            cp_seid: seid(request.ltmsi, request.index, generation),
+            up_seid: 0,
+            over_nas: false,
+        },
         uplink: None,
         downlink: None,
         handover: SessionHandover::default(),
@@ -175,6 +180,9 @@ pub(super) fn upf_ready(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Ve
         return;
     };
     let (cause, options) = (*cause, std::mem::take(options));
+    if sm.is_over_nas() {
+        return upf_ready_over_nas(sm, pti, messages::accept(sm, pti, cause, options, env.config), env, out);
+    }
     match (messages::accept(sm, pti, cause, options, env.config), messages::ran_setup_request(sm)) {
         (Some(accept), Some(setup)) => {
             (sm.stage, sm.deadline) = match (sm.dialect, &accept) {
@@ -187,4 +195,12 @@ pub(super) fn upf_ready(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Ve
         // The pool assigned no address of the selected type: there is nothing to send to the UE.
         _ => release::reject(sm, GsmCause::NetworkFailure, out),
     }
+}
+
+/// As [`upf_ready`], for a session without user plane at the RAN.
+fn upf_ready_over_nas(sm: &mut SmContext, pti: u8, accept: Option<Output>, env: &Env<'_>, out: &mut Vec<Output>) {
+    let Some(Output::N1(request)) = accept else { return release::reject(sm, GsmCause::NetworkFailure, out) };
+    (sm.stage, sm.deadline) = esm::activating(pti, request.clone(), env);
+    out.push(Output::N1(request));
+    user_plane::set_up(sm, env, out);
 }

@@ -13,7 +13,7 @@ use vireo_wire::nas::GsmCause;
 
 /// Returns true if the session has a user plane that can be handed over.
 fn is_up(sm: &SmContext) -> bool {
-    sm.is_up() && matches!(sm.n4, N4State::Synced | N4State::Updating { .. })
+    sm.is_up() && !sm.is_over_nas() && matches!(sm.n4, N4State::Synced | N4State::Updating { .. })
 }
 
 /// Handles a Path Switch Request: the UE is already at another RAN node. A session that cannot be

@@ -77,16 +77,23 @@ pub(super) fn status(sm: &SmContext, pti: u8, cause: GsmCause) -> Option<Output>
     }
 }
 
-/// Builds the set-up of the user plane at the RAN. `None` before the UPF has allocated its tunnel.
+/// Builds the set-up of the user plane at the RAN. `None` before the UPF has allocated its tunnel,
+/// and for a session that has none there.
 pub(super) fn ran_setup_request(sm: &SmContext) -> Option<Output> {
+    if sm.is_over_nas() {
+        return None;
+    }
     match sm.dialect {
         Dialect::Nr => n2::setup_request(sm),
         Dialect::Eps => erab::setup_request(sm),
     }
 }
 
-/// Builds the release of the user plane at the RAN.
+/// Builds the release of the user plane at the RAN, if the session has one there.
 pub(super) fn ran_release_command(sm: &SmContext) -> Option<Output> {
+    if sm.is_over_nas() {
+        return None;
+    }
     match sm.dialect {
         Dialect::Nr => n2::release_command(),
         Dialect::Eps => erab::release_command(),

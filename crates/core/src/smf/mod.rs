@@ -9,6 +9,7 @@
 mod apn_ambr;
 mod charging;
 mod context;
+mod control_plane;
 mod convert;
 mod erab;
 mod esm;
@@ -34,6 +35,7 @@ pub use context::{
     Forwarding, ForwardingRequest, ForwardingStep, N4State, PfcpSession, RanState, Relocation, RelocationStep,
     SessionHandover, SessionState, SessionStatus, SessionTerms, SmContext, Stage, Tunnel, Usage, deadline, ebi, seid,
 };
+pub use control_plane::{DOWNLINK_FAULT, downlink_packet};
 pub use erab::{ErabAdmission, ErabForwarding, ErabRequest, ErabTunnel, erab_to_move};
 pub use esm::offered_by_attach;
 pub(crate) use esm::session_identity;

@@ -46,7 +46,7 @@ pub(super) fn begin(sm: &mut SmContext, to: SocketAddr, cp_seid: Seid, env: &Env
         return out.push(Output::NotRelocated);
     }
     let step = RelocationStep::QueryingUsage;
-    let pfcp = PfcpSession { upf: to, cp_seid, up_seid: 0 };
+    let pfcp = PfcpSession { upf: to, cp_seid, up_seid: 0, over_nas: sm.pfcp.over_nas };
     let relocation = Relocation { pfcp, step, deadline: None, since: env.now };
     sm.relocation = Some(Box::new(relocation));
     match charging::quota_remaining(sm, env.config) {

@@ -6,7 +6,7 @@
 
 use super::context::{N4State, RanState, SessionHandover, SmContext, Stage, Tunnel};
 use super::interface::{N2Sm, Output};
-use super::{forwarding, messages, n4, release, relocate};
+use super::{control_plane, forwarding, messages, n4, release, relocate};
 use crate::Env;
 use vireo_types::Dialect;
 use vireo_wire::nas::GsmCause;
@@ -26,6 +26,14 @@ pub(super) fn activate(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
 
 /// Requests setup from the RAN, immediately or when the UPF has allocated its tunnel.
 pub(super) fn set_up(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    if sm.is_over_nas() {
+        return match (sm.n4, control_plane::tunnel(sm)) {
+            (N4State::Synced | N4State::Updating { .. } | N4State::Converting, Some(tunnel)) => {
+                ran_is_up(sm, tunnel, out);
+            }
+            _ => sm.ran = RanState::AwaitingUpf,
+        };
+    }
     match (sm.n4, messages::ran_setup_request(sm)) {
         (N4State::Synced | N4State::Updating { .. } | N4State::Converting, Some(request)) => {
             sm.ran = RanState::SettingUp;
@@ -165,6 +173,11 @@ fn unusable_response(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
 /// Releases the resources at the RAN while the UE keeps the session (TS 23.502 4.3.7). A UE of EPS
 /// keeps its bearers only if it becomes idle (TS 23.401 5.3.5).
 fn release_at_ran(sm: &mut SmContext, then_setup: bool, env: &Env<'_>, out: &mut Vec<Output>) {
+    if sm.is_over_nas() {
+        // The RAN has nothing of it.
+        sm.ran = if then_setup { RanState::AwaitingUpf } else { RanState::Idle };
+        return;
+    }
     sm.ran = RanState::Releasing { then_setup };
     sm.deadline = Some(env.now + env.config.timers.ran_response);
     match sm.dialect {

@@ -26,7 +26,9 @@ pub enum Effect {
         amf_id: AmfUeNgapId,
         ran_id: RanUeNgapId,
     },
-    /// Sends a PFCP message to a UPF. The N4 endpoint sets the sequence number of a request.
+    /// Sends a PFCP message to a UPF. The N4 endpoint sets the sequence number of a request. A
+    /// G-PDU is a packet of a UE that has sent it over NAS; `upf` is then the UPF's end of its
+    /// tunnel.
     Pfcp {
         upf: SocketAddr,
         session: SessionIndex,

@@ -70,8 +70,26 @@ impl Device {
         either!(self, ue => ue.sessions())
     }
 
+    /// Returns true if the packets of the UE are sent over NAS.
+    pub(crate) fn is_over_nas(&self) -> bool {
+        matches!(self, Device::Eps(ue) if ue.is_over_nas())
+    }
+
+    /// Sends a packet over NAS. An idle UE sends it with a service request, and expects nothing
+    /// more.
+    pub(crate) fn send_data(&mut self, psi: u8, packet: &[u8], out: &mut UeOutput) -> Result<(), CommandError> {
+        match self {
+            Device::Eps(ue) if ue.is_secured() => ue.send_data(psi, packet, out),
+            Device::Eps(ue) => ue.control_plane_service(Some((psi, packet)), false, out),
+            Device::Nr(_) => Err(CommandError::Session(psi)),
+        }
+    }
+
     /// Returns true if every active session has a tunnel.
     pub(crate) fn has_tunnels(&self, tunnels: &[Tunnel]) -> bool {
+        if self.is_over_nas() {
+            return true;
+        }
         let has = |psi: u8| tunnels.iter().any(|tunnel| tunnel.psi == psi);
         either!(self, ue => ue.active_sessions().all(has))
     }

@@ -274,6 +274,11 @@ impl Worker<'_> {
             Event::Secured { .. } if step == Some(Step::Faulty(Fault::WrongMac)) => {
                 slot.flags |= flag::FAULTED;
             }
+            Event::Data { psi } => {
+                if let Some(packet) = self.out.packets.pop() {
+                    self.on_packet_over_nas(owner, psi, &packet);
+                }
+            }
             Event::Secured { .. } | Event::SessionReleased { .. } => {}
         }
     }
@@ -370,6 +375,8 @@ impl Worker<'_> {
                 self.slots[owner as usize].flags |= flag::LOST;
                 self.settle(owner);
             }
+            // The core ends the connection of the echo that triggers paging.
+            Some(Step::AwaitPage) if self.slots[owner as usize].ue.is_over_nas() => {}
             Some(Step::Dwell) => {
                 self.slots[owner as usize].flags |= flag::PAUSED;
                 self.settle(owner);

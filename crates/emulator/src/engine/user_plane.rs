@@ -3,6 +3,7 @@
 use super::slot::{Flow, UeSlot, flag};
 use super::timers::Kind;
 use super::worker::Worker;
+use crate::dialect::Establishment;
 use crate::gnb::downlink_owner;
 use crate::mix::Data;
 use crate::ran::forwarded_beside;
@@ -19,12 +20,17 @@ const PROVOKE_AGAIN_US: u64 = 500_000;
 const RELEASED_WITHIN_US: u64 = 1_000_000;
 /// Maximum number of such tunnels at a time.
 const RELEASES: usize = 1024;
+/// Failure text of an echo that has no encoding.
+const NOT_WRITTEN: &str = "an echo could not be written: check --echo-octets";
 /// Violation text of an unexpected Error Indication.
 const UNKNOWN_TUNNEL: &str = "GTP-U error indication of the core for a tunnel in use";
 
 impl Worker<'_> {
     /// Triggers paging of an idle UE: sends an echo into its former tunnel, as a late gNB may.
     pub(super) fn trigger_paging(&mut self, owner: u32) {
+        if self.slots[owner as usize].ue.is_over_nas() {
+            return self.trigger_paging_over_nas(owner);
+        }
         let echoes = &self.options.echoes;
         let slot = &mut self.slots[owner as usize];
         let lost = self.lost_tunnels.by_ue.get(&owner);
@@ -45,6 +51,43 @@ impl Worker<'_> {
             slot.times.step_us = self.now_us;
         }
         self.timers.set(self.now_us + PROVOKE_AGAIN_US, owner, slot.sequence, Kind::Pause);
+    }
+
+    /// As [`Worker::trigger_paging`], for a UE with its packets over NAS: it sends the echo with a
+    /// service request that expects nothing more, so that the answer finds it idle.
+    fn trigger_paging_over_nas(&mut self, owner: u32) {
+        let echoes = &self.options.echoes;
+        let slot = &mut self.slots[owner as usize];
+        let session = slot.ue.sessions().iter().find_map(|session| Some((session.psi, session.address.ipv4?)));
+        let (Some((psi, source)), Some(target)) = (session, echoes.v4) else {
+            return self.fail(owner, "no session that a packet could come for: give --echo-v4".into());
+        };
+        if !slot.has(flag::CALLED) {
+            slot.flags |= flag::CALLED;
+            slot.times.step_us = self.now_us;
+        }
+        self.timers.set(self.now_us + PROVOKE_AGAIN_US, owner, slot.sequence, Kind::Pause);
+        if slot.ran.is_none() {
+            let mark = Mark { identifier: 0x4000 | (owner as u16 & 0x3fff), sequence: u16::MAX };
+            let echo = Echo { kind: echoes.kind, mark, octets: echoes.octets };
+            let write = |packet: &mut Vec<u8>| traffic::write_echo(echo, source.into(), target.into(), packet);
+            self.send_over_nas(owner, psi, write);
+        }
+    }
+
+    /// Sends a packet over NAS.
+    fn send_over_nas(&mut self, owner: u32, psi: u8, write: impl FnOnce(&mut Vec<u8>) -> Option<()>) {
+        let mut packet = Vec::new();
+        if write(&mut packet).is_none() {
+            return self.fail(owner, NOT_WRITTEN.into());
+        }
+        self.out.clear();
+        let sent = self.slots[owner as usize].ue.send_data(psi, &packet, &mut self.out);
+        if sent.is_ok() {
+            self.n3.counts.up_packets += 1;
+            self.n3.counts.up_octets += packet.len() as u64;
+        }
+        self.commanded(owner, sent, Establishment::Data);
     }
 
     /// Returns the data that a UE sends when its user plane becomes available in a steady load.
@@ -101,9 +144,10 @@ impl Worker<'_> {
         let link = &self.links[usize::from(slot.link)];
         let Some(flow) = slot.flows.get_mut(usize::from(index)) else { return };
         let tunnels = slot.ran.map_or(&[][..], |ran| link.node.tunnels(ran));
-        let Some(tunnel) = tunnels.iter().find(|tunnel| tunnel.psi == flow.psi) else {
+        let tunnel = tunnels.iter().find(|tunnel| tunnel.psi == flow.psi);
+        if tunnel.is_none() && !slot.ue.is_over_nas() {
             return self.fail(owner, "no tunnel for the session".into());
-        };
+        }
         if flow.tries == 0 {
             flow.sent_us = self.now_us;
             self.n3.counts.echoes += u64::from(flow.soliciting.is_none());
@@ -115,14 +159,19 @@ impl Worker<'_> {
         flow.tries += 1;
         let mark = Mark { identifier: 0x4000 | (owner as u16 & 0x3fff), sequence: flow.sequence };
         let echo = Echo { kind: echoes.kind, mark, octets };
-        let sent = self.n3.send(link.node.n3(), tunnel, |frame| match flow.soliciting {
+        let (psi, soliciting, source, target) = (flow.psi, flow.soliciting, flow.source, flow.target);
+        let write = |frame: &mut Vec<u8>| match soliciting {
             Some(interface) => ipv6::write_solicitation(interface, frame),
-            None => traffic::write_echo(echo, flow.source, flow.target, frame),
-        });
-        if sent.is_none() {
-            return self.fail(owner, "an echo could not be written: check --echo-octets".into());
-        }
+            None => traffic::write_echo(echo, source, target, frame),
+        };
         self.timers.set(self.now_us + timeout, owner, slot.sequence, Kind::Echo(index));
+        match tunnel {
+            None => self.send_over_nas(owner, psi, write),
+            Some(tunnel) if self.n3.send(link.node.n3(), tunnel, write).is_none() => {
+                self.fail(owner, NOT_WRITTEN.into());
+            }
+            Some(_) => {}
+        }
     }
 
     pub(super) fn on_echo_due(&mut self, owner: u32, index: u8) {
@@ -226,8 +275,22 @@ impl Worker<'_> {
         if self.waits_for_forwarded(owner, teid, &range) || self.is_ping_answer(owner, &range) {
             return;
         }
+        let buffer = std::mem::take(&mut self.n3.buffer);
+        self.on_user_packet(owner, psi, &buffer[range]);
+        self.n3.buffer = buffer;
+    }
+
+    /// Handles a packet for a UE that has come over NAS.
+    pub(super) fn on_packet_over_nas(&mut self, owner: u32, psi: u8, packet: &[u8]) {
+        self.n3.counts.down_packets += 1;
+        self.n3.counts.down_octets += packet.len() as u64;
+        self.on_user_packet(owner, psi, packet);
+    }
+
+    /// Handles a packet for a session of a UE: an answer to its flow, or another one.
+    fn on_user_packet(&mut self, owner: u32, psi: u8, packet: &[u8]) {
         let Some(slot) = self.slots.get_mut(owner as usize) else { return };
-        let version = self.n3.buffer.get(range.start).map_or(0, |octet| octet >> 4);
+        let version = packet.first().map_or(0, |octet| octet >> 4);
         let flow = slot
             .flows
             .iter_mut()
@@ -235,7 +298,7 @@ impl Worker<'_> {
             .find(|(flow, _)| flow.psi == psi && (version == 4) == flow.source.is_ipv4() && flow.remaining > 0);
         // Packets between traffic steps (router advertisements, late answers) belong to no flow.
         let Some((flow, index)) = flow else { return };
-        match traffic::read(&self.n3.buffer[range], &[flow.source]) {
+        match traffic::read(packet, &[flow.source]) {
             Received::Echo { from, mark } if from == flow.target && mark.sequence == flow.sequence => {
                 self.n3.counts.echoes_answered += 1;
                 let times = Times { intended_us: flow.sent_us, began_us: flow.sent_us, ended_us: self.now_us };

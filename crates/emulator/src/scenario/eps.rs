@@ -9,6 +9,8 @@ use vireo_types::PduSessionType;
 pub(super) static ABSENT: &[(&str, &str)] =
     &[("profile-a", "a UE of EPS sends its IMSI; there is no SUCI"), ("profile-b", "as profile-a")];
 
+const WITHOUT_PDN: Step = Step::Register(Registration::WithoutPdn);
+const OVER_NAS: Step = Step::Register(Registration::OverNas);
 const TAU: Step = Step::Register(Registration::Mobility);
 const SECOND: Step = Step::Establish { psi: 2, kind: None };
 const PERIODIC_TAU: Step = Step::Register(Registration::Periodic);
@@ -222,6 +224,49 @@ pub(super) static ALL: &[Scenario] = &[
             Step::Traffic,
             Step::Idle,
             Step::Rest,
+            Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "without-pdn",
+        "attach without PDN connection, which comes later and ends (core.ciot.attach-without-pdn)",
+        &[
+            WITHOUT_PDN,
+            Step::Released,
+            PERIODIC_TAU,
+            Step::Released,
+            Step::Service,
+            Step::Establish { psi: 2, kind: None },
+            Step::Traffic,
+            Step::Idle,
+            Step::Rest,
+            Step::Service,
+            Step::Traffic,
+            Step::Release { psi: 2 },
+            Step::Idle,
+            Step::Service,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "over-nas",
+        "packets over NAS, of a connected and of a paged UE (core.ciot.control-plane-data)",
+        &[
+            OVER_NAS,
+            Step::Traffic,
+            Step::Idle,
+            Step::Rest,
+            Step::Service,
+            Step::Traffic,
+            Step::Idle,
+            Step::AwaitPage,
+            Step::Service,
+            Step::Traffic,
+            Step::Idle,
+            PERIODIC_TAU,
+            Step::Idle,
             Step::Service,
             Step::Traffic,
             Step::Deregister,

@@ -82,6 +82,11 @@ pub enum Registration {
     UnknownGuti,
     Mobility,
     Periodic,
+    /// As [`Registration::Fresh`], without PDN connection (EPS only).
+    WithoutPdn,
+    /// As [`Registration::Fresh`], with the packets of the UE over NAS (EPS only): the UE prefers
+    /// control plane CIoT EPS optimisation.
+    OverNas,
 }
 
 /// Fault of the UE at its next authentication.
@@ -236,6 +241,10 @@ pub enum Event {
     SessionReleased {
         psi: u8,
     },
+    /// A packet has arrived over NAS for this session, the last of [`UeOutput::packets`].
+    Data {
+        psi: u8,
+    },
     ServiceAccepted,
     ServiceRejected {
         cause: u8,
@@ -286,6 +295,8 @@ pub struct UeOutput {
     ends: Vec<usize>,
     scratch: Vec<u8>,
     pub events: Vec<Event>,
+    /// Packets that have arrived over NAS.
+    pub packets: Vec<Vec<u8>>,
 }
 
 impl UeOutput {
@@ -294,6 +305,7 @@ impl UeOutput {
         self.octets.clear();
         self.ends.clear();
         self.events.clear();
+        self.packets.clear();
     }
 
     /// Returns the NAS messages for the network, in order.

@@ -52,7 +52,9 @@ impl Ue {
             return Err(CommandError::State(self.mm));
         }
         match registration {
-            Registration::Fresh => (self.guti, self.security, self.is_foreign) = (None, None, false),
+            Registration::Fresh | Registration::WithoutPdn | Registration::OverNas => {
+                (self.guti, self.security, self.is_foreign) = (None, None, false)
+            }
             Registration::UnknownGuti => {
                 let guami = Guami { plmn: p.plmn, region: 254, set: 1023, pointer: 63 };
                 self.guti = Some(Guti { guami, tmsi: Tmsi(self.usim.supi().as_u64() as u32) });

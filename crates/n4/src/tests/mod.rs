@@ -6,6 +6,7 @@ mod session;
 mod shell;
 mod takeover;
 mod unassociated;
+mod user_data;
 
 use super::*;
 use std::net::{IpAddr, Ipv4Addr};
@@ -53,6 +54,8 @@ impl Sink for Net {
             Event::UpfRestarted { .. } => OwnedEvent::Restarted,
             Event::UpfReleasing { within, .. } => OwnedEvent::Releasing(within),
             Event::GtpuPath { peer, works, .. } => OwnedEvent::Path(peer, works),
+            // The state machine has no GTP-U socket.
+            Event::UserData { .. } => panic!("{event:?}"),
         });
     }
 }

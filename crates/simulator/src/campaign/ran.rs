@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use vireo_core::config::{
-    Charging, CoreConfig, DnnConfig, NodeName, PowerSavingConfig, SecurityConfig, SliceConfig, SliceProfile, Timers,
-    UpfConfig,
+    Charging, CiotConfig, CoreConfig, DnnConfig, NodeName, PowerSavingConfig, SecurityConfig, SliceConfig,
+    SliceProfile, Timers, UpfConfig,
 };
 use vireo_core::placement::balance::BalancerId;
 use vireo_emulator::gnb::{GnbConfig, Outbox};
@@ -191,6 +191,7 @@ pub(crate) fn config() -> CoreConfig {
         },
         timers: Timers::default(),
         power_saving: PowerSavingConfig::default(),
+        ciot: CiotConfig::default(),
         upfs: vec![UpfConfig { name: "upf".into(), n4: SocketAddr::from((UPF, 8805)), dnns: Vec::new() }],
         n4_address: Ipv4Addr::LOCALHOST.into(),
         n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),

@@ -113,5 +113,11 @@ pub fn walk(data: &[u8]) {
     }
 }
 
+/// Returns true for a G-PDU, and false for any PFCP message: the bit that GTP-U sets as protocol
+/// type is spare in PFCP (TS 29.281 5.1, TS 29.244 7.2.2.1).
+pub fn is_g_pdu(message: &[u8]) -> bool {
+    matches!(message, [flags, kind, ..] if flags >> 4 == 0b0011 && *kind == MessageType::GPdu.octet())
+}
+
 /// TEID of messages that concern a path instead of a tunnel (TS 29.281 5.1).
 pub const NO_TEID: Teid = Teid(0);

@@ -1,8 +1,9 @@
 use super::TooLong;
 use super::header::{FLAG_SEID, MessageType};
 use super::ie::{self, Element};
-use super::value::FSeid;
-use std::net::IpAddr;
+use super::rule::{UpdateFar, UpdateForwardingParameters};
+use super::value::{FSeid, OuterHeaderCreation};
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 
 const VERSION_1: u8 = 1 << 5;
@@ -124,11 +125,34 @@ pub fn set_f_seid_address(message: &mut Vec<u8>, address: IpAddr) -> bool {
     true
 }
 
+/// Sets the address of the tunnel in the first Update FAR of an encoded message, if it is 0.0.0.0:
+/// the tunnel then ends at the control plane, and its author may not know which endpoint sends the
+/// message. Returns true if it was set.
+pub fn set_tunnel_address(message: &mut [u8], address: Ipv4Addr) -> bool {
+    let tunnel = element_of(message, UpdateFar::ID)
+        .and_then(|far| element_in(message, far, UpdateForwardingParameters::ID))
+        .and_then(|parameters| element_in(message, parameters, OuterHeaderCreation::ID));
+    // Description, TEID and IPv4 address (TS 29.244 8.2.56).
+    match tunnel.and_then(|tunnel| message.get_mut(tunnel)) {
+        Some([1, 0, _, _, _, _, ip @ ..]) if *ip == [0; 4] => {
+            ip.copy_from_slice(&address.octets());
+            true
+        }
+        _ => false,
+    }
+}
+
 /// Returns the position of the content of a message's first element of this type.
 fn element_of(message: &[u8], wanted: u16) -> Option<Range<usize>> {
-    let mut at = if message.first()? & FLAG_SEID != 0 { 16 } else { 8 };
+    let start = if message.first()? & FLAG_SEID != 0 { 16 } else { 8 };
+    element_in(message, start..message.len(), wanted)
+}
+
+/// Returns the position of the content of the first element of this type in a part of a message.
+fn element_in(message: &[u8], part: Range<usize>, wanted: u16) -> Option<Range<usize>> {
+    let mut at = part.start;
     loop {
-        let (&[t1, t2, l1, l2], rest) = message.get(at..)?.split_first_chunk()?;
+        let (&[t1, t2, l1, l2], rest) = message.get(at..part.end)?.split_first_chunk()?;
         let (id, length) = (u16::from_be_bytes([t1, t2]), usize::from(u16::from_be_bytes([l1, l2])));
         rest.get(..length)?;
         if id == wanted {

@@ -37,7 +37,7 @@ mod rule;
 mod value;
 mod walk;
 
-pub use build::{Builder, set_f_seid_address, set_seid, set_sequence};
+pub use build::{Builder, set_f_seid_address, set_seid, set_sequence, set_tunnel_address};
 pub use error::{Error, HeaderError, TooLong};
 pub use header::{Header, Message, MessageType};
 pub use ie::{Element, Ie, Ies, List};

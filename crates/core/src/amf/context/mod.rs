@@ -6,6 +6,7 @@
 //! and is dropped with it (seed 1).
 
 mod capability;
+mod ciot;
 mod codec;
 mod connection;
 mod deferred;
@@ -20,6 +21,7 @@ mod security;
 mod shared;
 
 pub use capability::{EnDc, UeSecurityCapability};
+pub use ciot::{Ciot, CiotFeatures};
 pub use codec::{
     CodecError, EncodedContext, IncrementalEncoder, LAYOUT_VERSION, OLDEST_LAYOUT, Versions, decode, encode,
     encode_after,
@@ -34,6 +36,7 @@ pub use remote_sessions::{
 };
 pub use resume::{Counts, SKIPPED_STEPS, skip};
 pub use retry::Retry;
+pub(crate) use security::PARTIALLY_CIPHERED;
 pub use security::{KeySet, NasSecurity, NextHop, NextHopChain, SecurityFault};
 
 use crate::amf::procedures::{deregistration, handover, paging, registration, service_request};

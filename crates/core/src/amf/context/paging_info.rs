@@ -1,6 +1,6 @@
 //! Parameters of paging: what a UE and its RAN node have said of how the UE is paged.
 
-use super::{Reachability, UeContext};
+use super::{Ciot, Reachability, UeContext};
 use crate::config::CoreConfig;
 use crate::octets;
 use serde::{Deserialize, Serialize};
@@ -19,14 +19,17 @@ pub struct PagingInfo {
     pub drx: Option<(Dialect, DrxCycle)>,
     pub extended_drx: Option<ExtendedDrx>,
     pub power_saving: Option<PowerSaving>,
+    /// Optimisations that decide how the UE is served once it responds.
+    #[serde(default)]
+    pub ciot: Ciot,
 }
 
 impl PagingInfo {
     /// Returns true if nothing is known of the UE.
     pub fn is_empty(&self) -> bool {
-        let PagingInfo { coding, capability, drx, extended_drx, power_saving } = self;
+        let PagingInfo { coding, capability, drx, extended_drx, power_saving, ciot } = self;
         let none = drx.is_none() && extended_drx.is_none() && power_saving.is_none();
-        none && *coding == Dialect::Nr && capability.is_empty()
+        none && *coding == Dialect::Nr && capability.is_empty() && *ciot == Ciot::default()
     }
 
     /// Returns the UE specific DRX cycle in the dialect.

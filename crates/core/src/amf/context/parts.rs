@@ -225,7 +225,10 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeC
         ..UeContext::new(ltmsi)
     };
     let dialect = ue.session_dialect();
-    ue.sessions.iter_mut().for_each(|session| session.dialect = dialect);
+    let control_plane = ue.ciot().control_plane;
+    for session in &mut ue.sessions {
+        (session.dialect, session.pfcp.over_nas) = (dialect, control_plane);
+    }
     if let Some(doing) = ephemeral.doing {
         (ue.procedure, ue.handover) = (doing.procedure, doing.handover);
         (ue.deferred, ue.source) = (doing.deferred, doing.source);
@@ -468,7 +471,7 @@ impl StoredSession {
             address: self.address,
             always_on: self.always_on,
             integrity_rate: !self.integrity_rate,
-            pfcp: PfcpSession { upf: self.upf, cp_seid, up_seid: self.up_seid },
+            pfcp: PfcpSession { upf: self.upf, cp_seid, up_seid: self.up_seid, over_nas: false },
             uplink: self.uplink,
             downlink: None,
             handover: SessionHandover::default(),

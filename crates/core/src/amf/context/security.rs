@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use vireo_types::Dialect;
 use vireo_wire::nas::Nas5gsSecurityHeaderType as Header;
+use vireo_wire::nas_eps::{NasEmmMessage, NasEpsMessage};
 use vireo_wire::security::nas_5gs::{
     KAmf, KGnb, KNasEnc, KNasInt, NasConnection, Nh, derive_kgnb, derive_knas_enc, derive_knas_int, derive_nh,
     nas_cipher, nas_mac,
@@ -197,6 +198,9 @@ const fn header_octets(dialect: Dialect) -> usize {
     }
 }
 
+/// Security header type of a partially ciphered message (TS 24.301 table 9.3.1).
+pub(crate) const PARTIALLY_CIPHERED: u8 = 5;
+
 /// Octets of a SERVICE REQUEST of EPS, whose header is the whole message (TS 24.301 8.2.25).
 const SERVICE_REQUEST_OCTETS: usize = 4;
 
@@ -313,8 +317,28 @@ impl NasSecurity {
         // 2 and 4 are the ciphered header types (TS 24.501 table 9.3.1, TS 24.301 table 9.3.1).
         if matches!(header, 2 | 4) {
             self.cipher_uplink(count, &mut plain);
+        } else if (self.dialect(), header) == (Dialect::Eps, PARTIALLY_CIPHERED) {
+            self.decipher_container(count, &mut plain);
         }
         Ok((count, plain))
+    }
+
+    /// Deciphers the container of a CONTROL PLANE SERVICE REQUEST, the only part of it that is
+    /// ciphered (TS 24.301 4.4.5). Octets that are no such message stay as they are.
+    fn decipher_container(&self, count: u32, plain: &mut Vec<u8>) {
+        let decoded = NasEpsMessage::decode(plain);
+        let Ok(mut message @ NasEpsMessage::Emm(_, NasEmmMessage::ControlPlaneServiceRequest(_))) = decoded else {
+            return;
+        };
+        let NasEpsMessage::Emm(_, NasEmmMessage::ControlPlaneServiceRequest(request)) = &mut message else { return };
+        if let Some(container) = &mut request.esm_message_container {
+            self.cipher_uplink(count, &mut container.value);
+        } else if let Some(container) = &mut request.nas_message_container {
+            self.cipher_uplink(count, &mut container.value);
+        }
+        if let Ok(octets) = message.encode() {
+            *plain = octets;
+        }
     }
 
     /// Uses up the COUNT of an accepted message: neither it nor a lower one is accepted again.

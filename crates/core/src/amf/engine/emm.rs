@@ -6,7 +6,7 @@ use super::nas::{Admitted, admit, on_named, open};
 use crate::amf::context::Procedure;
 use crate::amf::n2::NasIdentity;
 use crate::amf::procedures::common::security_setup::eps;
-use crate::amf::procedures::common::{congestion, moves};
+use crate::amf::procedures::common::{congestion, moves, user_data};
 use crate::amf::procedures::{deregistration, registration, service_request, session};
 use crate::schedule::kind::emm::is_service_request;
 use crate::step::{Kind, Note, StepContext};
@@ -44,7 +44,11 @@ pub(super) fn congested(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
             congestion::drop_pending_work(ctx);
             registration::reject_overloaded(ctx, Kind::Mobility);
         }
-        NasEpsMessage::ServiceRequest(_) | NasEpsMessage::Emm(_, NasEmmMessage::ExtendedServiceRequest(_)) => {
+        NasEpsMessage::ServiceRequest(_)
+        | NasEpsMessage::Emm(
+            _,
+            NasEmmMessage::ExtendedServiceRequest(_) | NasEmmMessage::ControlPlaneServiceRequest(_),
+        ) => {
             congestion::drop_pending_work(ctx);
             service_request::reject(ctx, GmmCause::Congestion);
         }
@@ -61,7 +65,7 @@ fn begin(ctx: &mut StepContext<'_, '_>, received: &Received<'_>) {
             NasEmmMessage::AttachRequest(request) => attach(ctx, request, received.verified),
             NasEmmMessage::TrackingAreaUpdateRequest(request) => update(ctx, request, received.verified),
             NasEmmMessage::ExtendedServiceRequest(request) => extended(ctx, request, received.verified),
-            NasEmmMessage::ControlPlaneServiceRequest(_) => serve_control_plane(ctx, received.verified),
+            NasEmmMessage::ControlPlaneServiceRequest(request) => serve_control_plane(ctx, request, received.verified),
             // An unknown UE counts as detached: it gets an answer, and nothing else changes.
             NasEmmMessage::DetachRequestUeOriginating(request) => {
                 let switch_off = request.detach_type.is_switch_off();
@@ -91,7 +95,9 @@ fn is_late(ctx: &StepContext<'_, '_>, message: &NasEpsMessage) -> bool {
             NasEpsMessage::ServiceRequest(_)
                 | NasEpsMessage::Emm(
                     _,
-                    NasEmmMessage::ExtendedServiceRequest(_) | NasEmmMessage::TrackingAreaUpdateRequest(_)
+                    NasEmmMessage::ExtendedServiceRequest(_)
+                        | NasEmmMessage::ControlPlaneServiceRequest(_)
+                        | NasEmmMessage::TrackingAreaUpdateRequest(_)
                 )
         )
 }
@@ -108,7 +114,7 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
             NasEmmMessage::AttachRequest(request) => attach(ctx, &request, received.verified),
             NasEmmMessage::TrackingAreaUpdateRequest(request) => update(ctx, &request, received.verified),
             NasEmmMessage::ExtendedServiceRequest(request) => extended(ctx, &request, received.verified),
-            NasEmmMessage::ControlPlaneServiceRequest(_) => serve_control_plane(ctx, received.verified),
+            NasEmmMessage::ControlPlaneServiceRequest(request) => serve_control_plane(ctx, &request, received.verified),
             NasEmmMessage::DetachRequestUeOriginating(request) => {
                 let switch_off = request.detach_type.is_switch_off();
                 if received.verified.is_some() && is_imsi_detach(ctx, &request) {
@@ -275,14 +281,26 @@ fn extended(ctx: &mut StepContext<'_, '_>, message: &NasExtendedServiceRequest, 
     service_request::reject_service(ctx, EmmCause::CsDomainNotAvailable);
 }
 
-/// Rejects CONTROL PLANE SERVICE REQUEST. A UE may send it only if the network supports control
-/// plane CIoT EPS optimisation (5.6.1.1), which no accept says.
-fn serve_control_plane(ctx: &mut StepContext<'_, '_>, verified: Option<u32>) {
+/// Handles CONTROL PLANE SERVICE REQUEST, with the ESM message in it. A UE may send it only if an
+/// accept had control plane CIoT EPS optimisation (5.6.1.1).
+fn serve_control_plane(ctx: &mut StepContext<'_, '_>, message: &NasControlPlaneServiceRequest, verified: Option<u32>) {
     if verified.is_none() || !ctx.ue.is_registered() {
         return serve(ctx, verified);
     }
-    ctx.note(Note::fault("nas-not-served"));
-    service_request::reject_service(ctx, EmmCause::MessageTypeNonExistentOrNotImplemented);
+    if !ctx.ue.ciot().control_plane {
+        ctx.note(Note::fault("nas-not-served"));
+        return service_request::reject_service(ctx, EmmCause::MessageTypeNonExistentOrNotImplemented);
+    }
+    let container = message.esm_message_container.as_ref().map(|container| &container.value[..]);
+    let received = container.map(NasEpsMessage::decode);
+    let ends = matches!(&received, Some(Ok(NasEpsMessage::Esm(_, message))) if user_data::ends_connection(message));
+    let request = service_request::eps::read_control_plane(message, ends);
+    ctx.ue.procedure = service_request::begin(ctx, request).map(Procedure::ServiceRequest);
+    match (received, container) {
+        (Some(Ok(NasEpsMessage::Esm(header, message))), Some(plain)) => esm(ctx, &header, message, plain),
+        (Some(_), _) => ctx.note(Note::fault("nas-malformed")),
+        (None, _) => {}
+    }
 }
 
 /// Returns the received message if [`protection::TABLE`] accepts it. Only then is its NAS COUNT

@@ -13,7 +13,7 @@ use crate::Env;
 use crate::amf::access;
 use crate::amf::context::{Connection, PendingWork, Procedure, RanContext, UeContext};
 use crate::amf::n2::{Cause, Fault, InitialUeMessage, UeMessage};
-use crate::amf::procedures::common::{smf_requests, user_plane};
+use crate::amf::procedures::common::{smf_requests, user_data, user_plane};
 use crate::amf::procedures::{self, an_release, deregistration, paging, registration, service_request, session};
 use crate::amf::ran::{self, ResetItem};
 use crate::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
@@ -23,6 +23,7 @@ use crate::subscription::{Ambr, AuthenticationError, AuthenticationInfo};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_types::{AmfUeNgapId, AssocId, Dialect, Ltmsi, RanUeNgapId, Seid, Snssai, limits};
+use vireo_wire::gtpu;
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseRadioNetwork;
 
@@ -46,7 +47,8 @@ pub enum Event<'a> {
     },
     /// Response of the subscriber service.
     Authentication(Result<AuthenticationInfo, AuthenticationError>),
-    /// PFCP message for a session.
+    /// PFCP message for a session, or a G-PDU of the UPF with user data that are sent over NAS. The
+    /// latter has the SEID of its TEID (`Teid::session_at_control_plane`).
     Pfcp {
         /// SEID of the control plane.
         seid: Seid,
@@ -136,7 +138,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
         Event::Congested { assoc, message } => congested(&mut ctx, assoc, message),
         Event::Ngap { assoc, amf_id, pdu } => ngap(&mut ctx, assoc, amf_id, pdu),
         Event::Authentication(answer) => authentication(&mut ctx, answer),
-        Event::Pfcp { seid, message } => pfcp(&mut ctx, seid, Input::Pfcp(message), Input::PfcpFromTarget(message)),
+        Event::Pfcp { seid, message } => n4(&mut ctx, seid, message),
         Event::PfcpTimeout { seid } => pfcp(&mut ctx, seid, Input::PfcpTimeout, Input::TargetPfcpTimeout),
         Event::UpfLost { upf } => upf_lost(&mut ctx, upf),
         Event::Deadline => deadline(&mut ctx),
@@ -230,7 +232,7 @@ fn reach_ue(ctx: &mut StepContext<'_, '_>) {
             Some(paging) => ctx.ue.procedure = Some(Procedure::Paging(paging)),
             None => on_unreachable(ctx),
         },
-        Some(RanContext::SetUp) => {
+        Some(ran) if ran == RanContext::SetUp || ctx.ue.is_served_by_nas() => {
             let wanted = std::mem::take(&mut ctx.ue.pending);
             if let Some(reregister) = wanted.deregister {
                 let procedure = deregistration::by_network(ctx, reregister, None);
@@ -242,7 +244,7 @@ fn reach_ue(ctx: &mut StepContext<'_, '_>) {
             }
             user_plane::restore(ctx, wanted.sessions);
         }
-        Some(RanContext::None | RanContext::Secured | RanContext::SettingUp { .. } | RanContext::Releasing { .. }) => {}
+        Some(_) => {}
     }
 }
 
@@ -321,7 +323,7 @@ fn on_new_connection(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: &In
 fn release_if_unneeded(ctx: &mut StepContext<'_, '_>) {
     // The first message requested no procedure, so that the connection will not be used.
     let idle = ctx.ue.procedure.is_none() && ctx.ue.connection.is_some_and(|c| c.ran.is_none());
-    if idle {
+    if idle && !ctx.ue.is_served_by_nas() {
         ctx.release(Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason));
     }
 }
@@ -337,6 +339,7 @@ fn connect(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMes
         ran: RanContext::None,
     });
     ctx.ue.reachability.unreachable = false;
+    ctx.ue.reachability.paging.ciot.ends_after_downlink = false;
 }
 
 /// Returns the fault of a message about a UE that does not exist; `None` if the message is to be
@@ -505,7 +508,8 @@ fn radio_capability(ctx: &mut StepContext<'_, '_>, whole: Vec<u8>, paging: Optio
 /// 5.5.1.1.2 step 6).
 fn detach_without_bearer(ctx: &mut StepContext<'_, '_>) {
     let remains = |s: &SmContext| s.is_live() && !matches!(s.stage, Stage::Releasing { .. });
-    let has_none = ctx.ue.dialect() == Dialect::Eps && !ctx.ue.sessions.iter().any(remains);
+    let needs_one = ctx.ue.dialect() == Dialect::Eps && !ctx.ue.ciot().without_pdn;
+    let has_none = needs_one && !ctx.ue.sessions.iter().any(remains);
     if has_none && ctx.ue.is_registered() && ctx.ue.procedure.is_none() {
         let procedure = deregistration::by_network(ctx, true, None);
         ctx.ue.procedure = procedure.map(Procedure::Deregistration);
@@ -577,6 +581,14 @@ fn authentication(ctx: &mut StepContext<'_, '_>, answer: Result<AuthenticationIn
 
 fn is_registration(procedure: &mut Procedure) -> bool {
     matches!(procedure, Procedure::Registration(_))
+}
+
+/// Handles a message on N4: PFCP, or a G-PDU with a packet for the UE.
+fn n4(ctx: &mut StepContext<'_, '_>, seid: Seid, message: &[u8]) {
+    if gtpu::is_g_pdu(message) {
+        return user_data::downlink(ctx, seid, message);
+    }
+    pfcp(ctx, seid, Input::Pfcp(message), Input::PfcpFromTarget(message));
 }
 
 fn pfcp<'a>(ctx: &mut StepContext<'_, '_>, seid: Seid, here: Input<'a>, elsewhere: Input<'a>) {

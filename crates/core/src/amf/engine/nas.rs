@@ -2,13 +2,13 @@
 
 pub mod protection;
 
-use crate::amf::context::{NasSecurity, Procedure, SecurityFault, UeContext};
+use crate::amf::context::{NasSecurity, PARTIALLY_CIPHERED, Procedure, SecurityFault, UeContext};
 use crate::amf::n2::NasIdentity;
 use crate::amf::procedures::common::congestion;
 use crate::amf::procedures::common::moves::{self, MoveRequest};
 use crate::amf::procedures::common::security_setup::nr;
 use crate::amf::procedures::{deregistration, registration, service_request, session};
-use crate::schedule::kind::emm::is_service_request;
+use crate::schedule::kind::emm::{CONTROL_PLANE_SERVICE_REQUEST, is_service_request};
 use crate::step::{Kind, Note, StepContext};
 use protection::{Exchange, Message, Protection, Rule, Situation, TABLE, Verdict, decide};
 use std::borrow::Cow;
@@ -35,8 +35,16 @@ pub fn is_authentic(ue: &UeContext, nas: &[u8]) -> bool {
     if security.dialect() == Dialect::Eps && is_service_request(nas) {
         return security.verify_service_request(nas).is_ok();
     }
-    let is_own = matches!(header(security.dialect(), nas), Some(INTEGRITY | CIPHERED)) && security.verify(nas).is_ok();
-    is_own || moves::read(security, nas).is_some()
+    let header = header(security.dialect(), nas);
+    let is_protected = matches!(header, Some(INTEGRITY | CIPHERED)) || is_partially_ciphered(nas);
+    is_protected && security.verify(nas).is_ok() || moves::read(security, nas).is_some()
+}
+
+/// Returns true for a CONTROL PLANE SERVICE REQUEST of EPS, whose container alone is ciphered (TS
+/// 24.301 4.4.5). No other message may have its header type (table 9.3.1).
+fn is_partially_ciphered(nas: &[u8]) -> bool {
+    const HEADER: u8 = PARTIALLY_CIPHERED << 4 | 0x07;
+    matches!(nas, [HEADER, _, _, _, _, _, 0x07, CONTROL_PLANE_SERVICE_REQUEST, ..])
 }
 
 /// Returns the security header type of a message of the dialect.
@@ -323,6 +331,9 @@ pub(super) fn open<'n>(ctx: &mut StepContext<'_, '_>, dialect: Dialect, nas: &'n
         Some(INTEGRITY) => (Protection::Integrity, security.map(|s| s.open(nas))),
         Some(CIPHERED) => (Protection::Ciphered, security.map(|s| s.open(nas))),
         Some(CIPHERED_NEW_CONTEXT) => (Protection::NewContext, pending(ctx).map(|s| s.open(nas))),
+        Some(_) if dialect == Dialect::Eps && is_partially_ciphered(nas) => {
+            (Protection::Integrity, security.map(|s| s.open(nas)))
+        }
         Some(_) if dialect == Dialect::Eps && is_service_request(nas) => {
             let verified = security.map(|s| s.verify_service_request(nas));
             (Protection::Integrity, verified.map(|count| count.map(|count| (count, nas.to_vec()))))

@@ -1,12 +1,14 @@
 //! Messages of the MME that equal those of pycrate (tests/reference/golden_mme.txt).
 
 use super::network::{Network, emm};
-use vireo_core::amf::context::{Connection, DrxCycle, ExtendedDrx, PagingInfo, RanContext, Reachability};
+use vireo_core::amf::context::{Ciot, Connection, DrxCycle, ExtendedDrx, PagingInfo, RanContext, Reachability};
 use vireo_core::amf::n2::UeMessage;
 use vireo_core::amf::s1;
-use vireo_core::config::{PowerSavingConfig, PowerSavingMode};
+use vireo_core::config::{CiotConfig, PowerSavingConfig, PowerSavingMode};
+use vireo_core::step::Effect;
 use vireo_core::subscription::Ambr;
 use vireo_types::{AmfUeNgapId, AssocId, Dialect, Duration, Instant, Ltmsi, NrCgi, RanUeNgapId, Tac, Tai, Tmsi};
+use vireo_wire::gtpu::is_g_pdu;
 use vireo_wire::nas_eps::*;
 
 const IDS: u32 = 0xa0b0_c0d0;
@@ -43,6 +45,7 @@ fn pages_and_changes_equal_those_of_pycrate() {
         drx: Some((Dialect::Eps, DrxCycle::Frames64)),
         extended_drx: Some(ExtendedDrx { cycle: 5, window: 3 }),
         power_saving: None,
+        ciot: Ciot::default(),
     };
     let reachability = Reachability { area: [tai()].into_iter().collect(), paging, ..Reachability::default() };
     let page = s1::paging((0xc3, Tmsi(0xdead_beef)), 0x2ef, &reachability);
@@ -110,4 +113,62 @@ fn accepts_and_rejects_equal_those_of_pycrate() {
     let reject =
         NasAttachReject::new(NasEmmCause::new(19)).with_esm_message_container(NasEsmMessageContainer::new(dummy));
     assert_eq!(emm(reject).encode().ok(), Some(golden("AttachReject-dummy")));
+}
+
+/// Replaces the parts of an ATTACH ACCEPT that the goldens have chosen.
+fn with_golden_parts(mut accept: NasAttachAccept, name: &str) -> Vec<u8> {
+    let Ok(NasEpsMessage::Emm(_, NasEmmMessage::AttachAccept(golden))) = NasEpsMessage::decode(&golden(name)) else {
+        panic!("{name}")
+    };
+    let indication = |accept: &NasAttachAccept| match NasEpsMessage::decode(&accept.esm_message_container.value) {
+        Ok(NasEpsMessage::Esm(_, NasEsmMessage::ActivateDefaultEpsBearerContextRequest(request))) => {
+            request.control_plane_only_indication
+        }
+        Ok(NasEpsMessage::Esm(_, NasEsmMessage::EsmDummyMessage(_))) => None,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(indication(&accept), indication(&golden), "{name}");
+    (accept.guti, accept.esm_message_container) = (golden.guti, golden.esm_message_container);
+    emm(accept).encode().expect("it encodes")
+}
+
+/// The core serves the requests as pycrate encodes them, and its answers equal those of pycrate.
+#[test]
+fn ciot_messages_equal_those_of_pycrate() {
+    for kind in ["without-pdn", "over-nas"] {
+        let mut network = Network::new();
+        network.config.ciot = CiotConfig { without_pdn: true, control_plane: true };
+        network.uplink(golden(&format!("UE-AttachRequest-{kind}")));
+        let accept = network.ue.received.iter().find_map(|message| match message {
+            NasEmmMessage::AttachAccept(accept) => Some(accept.clone()),
+            _ => None,
+        });
+        let name = format!("AttachAccept-{kind}");
+        assert_eq!(hex::encode(with_golden_parts(*accept.expect("an accept"), &name)), hex::encode(golden(&name)));
+    }
+    let mut network = Network::new();
+    network.config.ciot = CiotConfig { control_plane: true, ..CiotConfig::default() };
+    network.uplink(golden("UE-AttachRequest-over-nas"));
+    network.idle();
+    let request = NasEpsMessage::decode(&golden("UE-ControlPlaneServiceRequest")).expect("a message");
+    let header = NasEpsSecurityHeaderType::IntegrityProtectedAndPartiallyCipheredNasMessage;
+    network.protected(&request, header);
+    let is_packet = |effect: &&Effect| matches!(effect, Effect::Pfcp { message, .. } if is_g_pdu(message) && message.ends_with(&[0x45, 0, 0, 4]));
+    assert_eq!(network.effects.iter().filter(is_packet).count(), 1);
+    assert_eq!(network.mme_id, None, "its release assistance indication is read");
+    assert_eq!(emm(network.last().clone()).encode().ok(), Some(golden("ServiceAccept")));
+    let mut request = match request {
+        NasEpsMessage::Emm(_, NasEmmMessage::ControlPlaneServiceRequest(request)) => request,
+        other => panic!("{other:?}"),
+    };
+    request.esm_message_container = None;
+    request.eps_bearer_context_status = Some(NasEpsBearerContextStatus::new(vec![0x20, 0]));
+    network.protected(&emm(*request), NasEpsSecurityHeaderType::IntegrityProtected);
+    assert_eq!(emm(network.last().clone()).encode().ok(), Some(golden("ServiceAccept-status")));
+    let data = golden("UE-ESMDataTransport-last");
+    network.protected(
+        &NasEpsMessage::decode(&data).expect("a message"),
+        NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered,
+    );
+    assert_eq!(network.effects.iter().filter(is_packet).count(), 2);
 }

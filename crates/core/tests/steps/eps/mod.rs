@@ -1,8 +1,10 @@
 //! Procedures of EPS against an eNB and a UE: attach, service request, paging, update, detach.
 
+mod ciot;
+mod ciot_data;
 mod collisions;
-mod enb;
 mod en_dc;
+mod enb;
 mod erabs;
 mod faults;
 mod golden;

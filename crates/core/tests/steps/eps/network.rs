@@ -15,6 +15,7 @@ use vireo_core::config::{CoreConfig, DnnConfig};
 use vireo_core::step::{Effect, Note, StepOutput};
 use vireo_core::subscription::*;
 use vireo_types::*;
+use vireo_wire::gtpu::is_g_pdu;
 use vireo_wire::nas::KeySetIdentifier;
 use vireo_wire::nas_eps::*;
 use vireo_wire::s1ap::helpers::{EnbKind, global_enb_id};
@@ -256,7 +257,7 @@ impl Network {
                     let answer = self.home(&request);
                     self.event(Event::Authentication(answer));
                 }
-                Effect::Pfcp { upf, message, session } => {
+                Effect::Pfcp { upf, message, session } if !is_g_pdu(&message) => {
                     let context = self.context().expect("a context");
                     let found = context.sessions.iter().find(|s| s.index == session).map(|s| s.seid_at(upf));
                     if let Some((seid, answer)) = found.and_then(|s| Some((s, upf_answer(&message, upf, s)?))) {
@@ -450,6 +451,15 @@ impl Network {
         )
     }
 
+    /// Returns ATTACH REQUEST without PDN connection, of a UE that supports it.
+    pub(super) fn attach_request_without_pdn(&self) -> NasAttachRequest {
+        let mut request = self.attach_request();
+        request.ue_network_capability.set_erw_opdn(true);
+        let dummy = NasEpsMessage::new_esm(NasEsmDummyMessage::new(), 0, 0).encode().expect("it encodes");
+        request.esm_message_container = NasEsmMessageContainer::new(dummy);
+        request
+    }
+
     /// Subscribes the UE to a further APN, which the network serves.
     pub(super) fn subscribe(&mut self, apn: &str) {
         let name: Dnn = apn.parse().expect("an APN");
@@ -575,6 +585,10 @@ impl Network {
     fn attached(&mut self, accept: &NasAttachAccept) {
         self.ue.guti = accept.guti.clone();
         let esm = NasEpsMessage::decode(&accept.esm_message_container.value).expect("a message");
+        if matches!(&esm, NasEpsMessage::Esm(_, NasEsmMessage::EsmDummyMessage(_))) {
+            let complete = emm(NasAttachComplete::new(accept.esm_message_container.clone()));
+            return self.protected(&complete, NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
+        }
         let NasEpsMessage::Esm(header, NasEsmMessage::ActivateDefaultEpsBearerContextRequest(bearer)) = esm else {
             panic!("{esm:?}")
         };

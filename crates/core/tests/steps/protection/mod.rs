@@ -150,14 +150,28 @@ fn received(ue: &UeContext, keys: &NasSecurity, protection: Protection, plain: &
 /// Returns forms of a message that are never accepted: those with a header type that no uplink
 /// message has, and ciphered messages with a COUNT that was used.
 fn refused(keys: &NasSecurity, plain: &[u8]) -> Vec<Vec<u8>> {
-    let headers = [3, 5, 6, 7, 8, 9, 10, 11];
-    let unknown = headers.map(|header| {
-        let right = protected(keys, INTEGRITY, plain);
-        let length = discriminator(keys.dialect(), header).len();
-        [discriminator(keys.dialect(), header), right[length..].to_vec()].concat()
-    });
+    let headers = [3, PARTIALLY_CIPHERED, 6, 7, 8, 9, 10, 11].into_iter();
+    let unknown = headers.filter(|header| *header != PARTIALLY_CIPHERED || partially_ciphered(keys, plain).is_none());
+    let unknown = unknown.map(|header| with_header(keys, plain, header));
     let replayed = protected_at(keys, LAST_COUNT, CIPHERED, plain);
-    unknown.into_iter().chain([replayed]).collect()
+    unknown.chain([replayed]).collect()
+}
+
+/// Returns a message with a correct MAC, and this header type.
+fn with_header(keys: &NasSecurity, plain: &[u8], header: u8) -> Vec<u8> {
+    let right = protected(keys, INTEGRITY, plain);
+    let discriminator = discriminator(keys.dialect(), header);
+    [&discriminator, &right[discriminator.len()..]].concat()
+}
+
+/// Header type 5 of EPS (TS 24.301 table 9.3.1).
+const PARTIALLY_CIPHERED: u8 = 5;
+
+/// Returns the message with header type 5, if it is the one that may have it: CONTROL PLANE SERVICE
+/// REQUEST. It is as protected as with header type 1.
+fn partially_ciphered(keys: &NasSecurity, plain: &[u8]) -> Option<Vec<u8>> {
+    let may_have_it = keys.dialect() == Dialect::Eps && plain.starts_with(&[0x07, 0x4d]);
+    may_have_it.then(|| with_header(keys, plain, PARTIALLY_CIPHERED))
 }
 
 /// Returns the message with the COUNT of the last one: it counts as unverified.
@@ -203,6 +217,10 @@ pub(crate) fn walk<W: Walked>(network: &mut W, contexts: &Contexts, rows: &[Row<
                         let verdict = decide(W::TABLE, *message, (state, protection), situation);
                         assert_eq!(verdict == Verdict::Accepted, accepts, "the table: {cell}, {protection:?}");
                         (cells, accepted) = (cells + 1, accepted + usize::from(accepts));
+                        if let (Protection::Integrity, Some(nas)) = (protection, partially_ciphered(keys, &plain)) {
+                            let acts = is_accepted(network, contexts, &ue, &nas, situation.first);
+                            assert_eq!(acts, accepts, "partially ciphered: {cell}");
+                        }
                         if protection == Protection::Unverified {
                             let acts = is_accepted(network, contexts, &ue, &replayed(keys, &plain), situation.first);
                             assert_eq!(acts, accepts, "replayed: {cell}");

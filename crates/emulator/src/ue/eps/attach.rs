@@ -1,5 +1,6 @@
 //! Attach, tracking area update and identification (TS 24.301 5.5.1, 5.5.3, 5.4.4).
 
+use super::ciot::DUMMY;
 use super::nas::{self, kind};
 use super::security::{EpsSecurity, SecurityContext, header};
 use super::{CommandError, Event, Fault, LteUe, MmState, Pending, Profile, UeOutput, Violation};
@@ -57,13 +58,19 @@ impl LteUe {
             return Err(CommandError::State(self.mm));
         }
         match registration {
-            Registration::Fresh => (self.guti, self.security) = (None, None),
+            Registration::Fresh | Registration::WithoutPdn | Registration::OverNas => {
+                (self.guti, self.security) = (None, None);
+            }
             Registration::UnknownGuti => {
                 self.guti = Some(foreign_guti(p.plmn, self.usim.supi().as_u64()));
                 self.is_foreign = true;
                 self.security = None;
             }
             _ => {}
+        }
+        if initial {
+            self.own.without_pdn = registration == Registration::WithoutPdn;
+            self.own.over_nas = registration == Registration::OverNas;
         }
         let request = if initial { self.attach_request(p, kind)? } else { self.update_request(p, registration)? };
         // An update on a connection leaves the key of the RAN node unchanged.
@@ -114,12 +121,16 @@ impl LteUe {
             None => NasEpsMobileIdentity::from_imsi(&self.usim.supi().reveal()).map_err(encoding)?,
         };
         self.own.requested = kind;
-        let container = NasEsmMessageContainer::new(super::bearer::connectivity_request(p, kind)?);
+        let container = match self.own.without_pdn {
+            true => NasEsmMessageContainer::new(&DUMMY[..]),
+            false => NasEsmMessageContainer::new(super::bearer::connectivity_request(p, kind)?),
+        };
         let kind = NasEpsAttachType::from_attach_type(AttachType::EpsAttach);
         let mut request = NasAttachRequest::new(kind, key_set(self.ksi())?, identity, capability(p), container);
         if p.interworks {
             request.set_ue_additional_security_capability(additional(p));
         }
+        self.request_ciot(&mut request);
         if self.guti.is_some() {
             // TS 24.301 8.2.4.19: with a GUTI in any case.
             request.set_old_guti_type(NasGutiType::from_mapped(false));
@@ -191,8 +202,13 @@ impl LteUe {
         if let Some(identity) = &accept.guti {
             self.assign(nas::guti(&identity.value).ok_or(incomplete)?);
         }
-        let session = self.default_bearer(p, &accept.esm_message_container).ok_or(incomplete)?;
-        let complete = super::bearer::activation_accept(session.psi);
+        self.check_ciot(accept)?;
+        let is_dummy = self.own.without_pdn && accept.esm_message_container.value[..] == DUMMY;
+        let session = match is_dummy {
+            true => None,
+            false => Some(self.default_bearer(p, &accept.esm_message_container).ok_or(incomplete)?),
+        };
+        let complete = session.map_or(DUMMY, |session| super::bearer::activation_accept(session.psi));
         let complete = NasAttachComplete::new(NasEsmMessageContainer::new(&complete[..]));
         let complete = nas::encode(complete).map_err(|_| incomplete)?;
         self.send(header::CIPHERED, &complete, out).map_err(|_| Violation::NoContext)?;
@@ -202,9 +218,11 @@ impl LteUe {
         self.mm = MmState::Registered;
         self.pending = None;
         self.sessions.clear();
-        self.sessions.push(session);
         out.events.push(Event::Registered { guti: accept.guti.is_some() });
-        out.events.push(Event::SessionUp { psi: session.psi, address: session.address });
+        if let Some(session) = session {
+            self.sessions.push(session);
+            out.events.push(Event::SessionUp { psi: session.psi, address: session.address });
+        }
         Ok(())
     }
 

@@ -158,7 +158,8 @@ impl LteUe {
         let NasEpsMessage::Esm(head, message) = container.decode_as_esm_message().ok()? else { return None };
         let NasEsmMessage::ActivateDefaultEpsBearerContextRequest(request) = message else { return None };
         let psi = Some(head.eps_bearer_identity).filter(|ebi| EBIS.contains(ebi))?;
-        if head.procedure_transaction_identity != ATTACH_PTI {
+        let is_over_nas = request.control_plane_only_indication.as_ref().is_some_and(|indication| indication.cpoi());
+        if head.procedure_transaction_identity != ATTACH_PTI || is_over_nas != self.own.over_nas {
             return None;
         }
         let (kind, address) = activated(p, self.own.requested, &request)?;
@@ -186,6 +187,11 @@ impl LteUe {
             }
             NasEsmMessage::ActivateDefaultEpsBearerContextRequest(request) => {
                 self.activation_requested(p, kind, head, &request, out)
+            }
+            NasEsmMessage::EsmDataTransport(data) if known && self.own.over_nas => {
+                out.packets.push(data.user_data_container.value.to_vec());
+                out.events.push(Event::Data { psi: ebi });
+                Ok(())
             }
             NasEsmMessage::ModifyEpsBearerContextRequest(_) if known => self.answer(&esm(ebi, 0, MODIFY_ACCEPT), out),
             NasEsmMessage::DeactivateEpsBearerContextRequest(_) if EBIS.contains(&ebi) => {

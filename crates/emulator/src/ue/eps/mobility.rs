@@ -15,7 +15,10 @@ const CONGESTION: u8 = 22;
 impl LteUe {
     /// Starts a service request from idle. The message is the same for every reason (TS 24.301
     /// 8.2.25); the eNB's establishment cause differs.
-    pub fn service_request(&mut self, _service: Service, out: &mut UeOutput) -> Result<(), CommandError> {
+    pub fn service_request(&mut self, service: Service, out: &mut UeOutput) -> Result<(), CommandError> {
+        if self.own.over_nas {
+            return self.control_plane_service(None, service == Service::Paged, out);
+        }
         if self.mm != MmState::Registered || self.secured {
             return Err(CommandError::State(self.mm));
         }

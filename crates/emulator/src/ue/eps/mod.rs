@@ -7,6 +7,7 @@
 mod attach;
 mod authentication;
 mod bearer;
+mod ciot;
 mod mobility;
 mod nas;
 pub mod security;
@@ -39,11 +40,21 @@ pub struct Eps {
     last_pti: u8,
     /// Keys of 5G, until the tracking area update of a UE that comes from there.
     from_nr: Option<Box<NrOrigin>>,
+    /// The UE supports EMM-REGISTERED without PDN connection.
+    without_pdn: bool,
+    /// The packets of the UE are sent over NAS.
+    over_nas: bool,
 }
 
 impl Default for Eps {
     fn default() -> Self {
-        Eps { requested: PduSessionType::Ipv4, last_pti: ATTACH_PTI, from_nr: None }
+        Eps {
+            requested: PduSessionType::Ipv4,
+            last_pti: ATTACH_PTI,
+            from_nr: None,
+            without_pdn: false,
+            over_nas: false,
+        }
     }
 }
 

@@ -14,6 +14,7 @@ pub(super) mod kind {
     pub(in crate::ue::eps) const UPDATE_ACCEPT: u8 = 0x49;
     pub(in crate::ue::eps) const UPDATE_REJECT: u8 = 0x4b;
     pub(in crate::ue::eps) const SERVICE_REJECT: u8 = 0x4e;
+    pub(in crate::ue::eps) const SERVICE_ACCEPT: u8 = 0x4f;
     pub(in crate::ue::eps) const GUTI_REALLOCATION: u8 = 0x50;
     pub(in crate::ue::eps) const AUTHENTICATION_REQUEST: u8 = 0x52;
     pub(in crate::ue::eps) const AUTHENTICATION_REJECT: u8 = 0x54;
@@ -104,6 +105,7 @@ impl Dialect for Eps {
                 let retry = reject.t3346_value.as_ref().and_then(|timer| timer.to_seconds());
                 ue.rejected(kind, reject.emm_cause.value, retry, out)
             }
+            NasEmmMessage::ServiceAccept(_) => ue.service_accept(out),
             NasEmmMessage::ServiceReject(reject) => ue.service_reject(&reject, out),
             NasEmmMessage::DetachAccept(_) => ue.detach_accept(out),
             NasEmmMessage::DetachRequestUeTerminated(request) => ue.detached_by_network(&request, out),

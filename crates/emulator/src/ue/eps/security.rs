@@ -22,6 +22,11 @@ pub const HEADER: usize = 6;
 pub const PD_EMM: u8 = 0x7;
 /// Protocol discriminator of ESM.
 pub const PD_ESM: u8 = 0x2;
+/// Security header type of a partially ciphered message (TS 24.301 table 9.3.1).
+const PARTIALLY_CIPHERED: u8 = 5;
+/// Message type, and the element of its ESM message (TS 24.301 8.2.33).
+const CONTROL_PLANE_SERVICE_REQUEST: u8 = 0x4d;
+const ESM_CONTAINER: u8 = 0x78;
 /// First octet of a SERVICE REQUEST: its security header type and the protocol discriminator.
 const SERVICE_REQUEST: u8 = 0xc7;
 
@@ -93,6 +98,31 @@ impl EpsSecurity {
         let mac = service_request_short_mac(&self.k_int, count, Direction::Uplink, octet, self.integrity);
         let [high, low] = mac.to_be_bytes();
         out.extend_from_slice(&[SERVICE_REQUEST, octet, high, low]);
+        self.uplink = count.next().map_err(|_| Refusal::Exhausted)?;
+        Ok(())
+    }
+
+    /// Appends a CONTROL PLANE SERVICE REQUEST to `out` (TS 24.301 8.2.33), whose ESM message alone
+    /// is ciphered (4.4.5).
+    pub fn control_plane_service(
+        &mut self,
+        is_paged: bool,
+        esm: Option<&[u8]>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let (count, start) = (self.uplink, out.len());
+        let header = if esm.is_some() { PARTIALLY_CIPHERED } else { header::INTEGRITY };
+        out.extend_from_slice(&[header << 4 | PD_EMM, 0, 0, 0, 0, count.sequence_number()]);
+        out.extend_from_slice(&[PD_EMM, CONTROL_PLANE_SERVICE_REQUEST, self.ksi << 4 | u8::from(is_paged)]);
+        if let Some(esm) = esm {
+            let [high, low] = u16::try_from(esm.len()).map_err(|_| Refusal::Short)?.to_be_bytes();
+            out.extend_from_slice(&[ESM_CONTAINER, high, low]);
+            let at = out.len();
+            out.extend_from_slice(esm);
+            nas_cipher(&self.k_enc, count, Direction::Uplink, &mut out[at..], self.ciphering);
+        }
+        let mac = nas_mac(&self.k_int, count, Direction::Uplink, &out[start + 5..], self.integrity);
+        out[start + 1..start + 5].copy_from_slice(&mac.to_be_bytes());
         self.uplink = count.next().map_err(|_| Refusal::Exhausted)?;
         Ok(())
     }

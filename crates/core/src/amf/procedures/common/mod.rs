@@ -8,6 +8,7 @@
 //! - [`emm`]: parts of EMM messages
 //! - [`moves`]: a UE that comes from the other dialect
 //! - [`power_saving`]: power saving and extended DRX that a UE requests
+//! - [`user_data`]: packets of a UE over NAS
 
 pub mod congestion;
 pub mod context_setup;
@@ -18,4 +19,5 @@ pub mod power_saving;
 pub mod security_setup;
 pub mod session_conversion;
 pub mod smf_requests;
+pub mod user_data;
 pub mod user_plane;

@@ -171,10 +171,7 @@ pub fn restore(ctx: &mut StepContext<'_, '_>, sessions: u16) {
     let bits = ctx.ue.sessions.iter().filter(|s| idle(s)).fold(0u16, |bits, s| bits | 1 << s.id());
     let items = activate(ctx, |psi| bits >> psi & 1 == 1);
     smf_requests::activate(ctx, sessions);
-    let ambr = ctx.ue.ambr();
-    for item in items {
-        ctx.send(|c| access::session_setup_request(c, ambr, item));
-    }
+    context_setup::set_up(ctx, None, items);
 }
 
 /// Delivers a message to the UE that no session has sent.

@@ -5,7 +5,7 @@
 
 use super::state::Stage;
 use super::{Next, Registering, Request, RequestIdentity, RequestKind, reject};
-use crate::amf::context::{DrxCycle, ExtendedDrx, PagingInfo, Procedure, Retry, UeContext, UeSecurityCapability};
+use crate::amf::context::{CiotFeatures, DrxCycle, ExtendedDrx, PagingInfo, Procedure, Retry, UeSecurityCapability};
 use crate::amf::n2::{Cause, SessionSetup};
 use crate::amf::procedures::common::congestion::back_off;
 use crate::amf::procedures::common::power_saving::{self, PowerSavingRequest};
@@ -48,9 +48,11 @@ pub fn read_attach(message: &NasAttachRequest) -> (Request, Vec<u8>) {
     let additional = additional(&message.ue_additional_security_capability);
     let capability =
         UeSecurityCapability::from_eps(&capability.value).with_en_dc(additional, message.ue_network_capability.dcnr());
+    let esm: Vec<u8> = message.esm_message_container.value.iter().take(limits::NAS_PDU_OCTETS).copied().collect();
     let request = Request {
         kind,
-        follow_on: true,
+        // A UE without PDN connection requests it by the signalling active flag.
+        follow_on: !is_dummy(&esm) || stays_connected(&message.additional_update_type),
         ngksi: message.nas_key_set_identifier.value & 0x07,
         identity,
         capability: Some(capability),
@@ -58,8 +60,17 @@ pub fn read_attach(message: &NasAttachRequest) -> (Request, Vec<u8>) {
         uplink_data: 0,
         session_status: None,
     };
-    let esm = message.esm_message_container.value.iter().take(limits::NAS_PDU_OCTETS).copied().collect();
     (request, esm)
+}
+
+/// Returns true if the UE wants to send more after its request (9.9.3.0B, signalling active flag).
+fn stays_connected(kind: &Option<NasAdditionalUpdateType>) -> bool {
+    kind.as_ref().is_some_and(NasAdditionalUpdateType::signalling_active)
+}
+
+/// Returns true for ESM DUMMY MESSAGE, which stands for no PDN connection (8.3.12A).
+fn is_dummy(esm: &[u8]) -> bool {
+    matches!(NasEpsMessage::decode(esm), Ok(NasEpsMessage::Esm(_, NasEsmMessage::EsmDummyMessage(_))))
 }
 
 /// Reads TRACKING AREA UPDATE REQUEST.
@@ -82,7 +93,7 @@ pub fn read_update(message: &NasTrackingAreaUpdateRequest) -> Request {
     });
     Request {
         kind,
-        follow_on: active,
+        follow_on: active || stays_connected(&message.additional_update_type),
         ngksi: message.nas_key_set_identifier.value & 0x07,
         identity: RequestIdentity::Guti,
         capability,
@@ -97,8 +108,11 @@ fn additional(ie: &Option<NasUeAdditionalSecurityCapability>) -> Option<[u8; 4]>
     ie.as_ref()?.value.first_chunk().copied()
 }
 
-/// Stores how the UE of ATTACH REQUEST is paged. It has sent all that applies.
+/// Stores how the UE of ATTACH REQUEST is paged, and the CIoT EPS optimisations that it requests.
+/// It has sent all that applies.
 pub fn set_attach_paging(ctx: &mut StepContext<'_, '_>, message: &NasAttachRequest) {
+    let requested = requested_ciot(&message.ue_network_capability, &message.additional_update_type);
+    ctx.ue.reachability.paging.ciot.requested = requested;
     ctx.ue.reachability.paging.drx = message.drx_parameter.as_ref().and_then(drx);
     let saving = saving(&message.t3324_value, &message.t3412_extended_value, &message.extended_drx_parameters);
     power_saving::grant(ctx, saving, power_saving::TIMER_2);
@@ -107,6 +121,10 @@ pub fn set_attach_paging(ctx: &mut StepContext<'_, '_>, message: &NasAttachReque
 /// Stores how the UE of TRACKING AREA UPDATE REQUEST is paged, and deletes a radio capability that
 /// has changed (5.5.3.2.2 n).
 pub fn set_update_paging(ctx: &mut StepContext<'_, '_>, message: &NasTrackingAreaUpdateRequest) {
+    if let Some(capability) = &message.ue_network_capability {
+        let requested = requested_ciot(capability, &message.additional_update_type);
+        ctx.ue.reachability.paging.ciot.requested = requested;
+    }
     if let Some(parameter) = &message.drx_parameter {
         ctx.ue.reachability.paging.drx = drx(parameter);
     }
@@ -115,6 +133,27 @@ pub fn set_update_paging(ctx: &mut StepContext<'_, '_>, message: &NasTrackingAre
     }
     let saving = saving(&message.t3324_value, &message.t3412_extended_value, &message.extended_drx_parameters);
     power_saving::grant(ctx, saving, power_saving::TIMER_2);
+}
+
+/// Returns the CIoT EPS optimisations that a UE supports, and prefers (9.9.3.34, 9.9.3.0B).
+fn requested_ciot(capability: &NasUeNetworkCapability, kind: &Option<NasAdditionalUpdateType>) -> CiotFeatures {
+    let preferred = kind.as_ref().and_then(NasAdditionalUpdateType::preferred_ciot_behavior);
+    CiotFeatures {
+        without_pdn: capability.erw_opdn(),
+        control_plane: capability.cp_ciot() && preferred == Some(PreferredCiotBehavior::ControlPlane),
+    }
+}
+
+/// Encodes EPS network feature support (9.9.3.12A): the CIoT EPS optimisations in use. There are no
+/// IMS voice and no emergency bearer services. A UE that supports dual connectivity with NR learns
+/// that it is restricted.
+fn feature_support(ctx: &StepContext<'_, '_>) -> NasEpsNetworkFeatureSupport {
+    let CiotFeatures { without_pdn, control_plane } = ctx.ue.ciot();
+    let support = NasEpsNetworkFeatureSupport::new(vec![0]).with_erw_opdn(without_pdn).with_cp_ciot(control_plane);
+    match ctx.ue.security_capability.supports_dcnr() && ctx.ue.restricts_dcnr(ctx.env.config) {
+        true => support.with_restrict_dcnr(true),
+        false => support,
+    }
 }
 
 fn drx(parameter: &NasDrxParameter) -> Option<(Dialect, DrxCycle)> {
@@ -163,16 +202,6 @@ fn t3402(config: &CoreConfig) -> Option<NasGprsTimer> {
     (seconds != default).then(|| NasGprsTimer::from_seconds(seconds).ok()).flatten()
 }
 
-/// Returns the EPS network feature support (9.9.3.12A): no IMS voice and no emergency bearer
-/// services. A UE that supports dual connectivity with NR learns that it is restricted.
-fn feature_support(ue: &UeContext, config: &CoreConfig) -> NasEpsNetworkFeatureSupport {
-    let support = NasEpsNetworkFeatureSupport::new(vec![0]);
-    match ue.security_capability.supports_dcnr() && ue.restricts_dcnr(config) {
-        true => support.with_restrict_dcnr(true),
-        false => support,
-    }
-}
-
 /// Continues an attach or update whose UE is secured.
 pub(super) fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm: Option<Vec<u8>>) -> Next {
     if let Err(cause) = super::prepare(ctx, &request) {
@@ -182,6 +211,9 @@ pub(super) fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: I
     // A.3).
     context_setup::begin(ctx);
     let Some(esm) = esm else { return accept_update(ctx, request, started) };
+    if ctx.ue.ciot().without_pdn && is_dummy(&esm) {
+        return accept_without_pdn(ctx, request, started, esm);
+    }
     if wants_information(&esm) {
         send_information_request(ctx, &esm);
         let retry = Retry::start(ctx.now(), T3489);
@@ -261,20 +293,21 @@ pub fn proceed(ctx: &mut StepContext<'_, '_>) {
     for message in std::mem::take(&mut ctx.ue.deferred) {
         n1 = message.n1.or(n1);
         if let Some((N2Sm::SetupRequest, transfer)) = message.n2 {
-            setup = Some((message.psi, transfer));
+            setup = Some((message.psi, Some(transfer)));
         }
     }
+    // A session over NAS has no user plane at the eNB.
+    let over_nas = ctx.ue.sessions.iter().find(|session| session.is_over_nas() && session.is_offered());
+    let setup = setup.or_else(|| over_nas.map(|session| (session.id(), None)));
     let Registering { request, started, stage } = *registering;
     let requested = match stage {
         Stage::AwaitingBearer { esm, .. } => esm,
         _ => Vec::new(),
     };
-    let is_dummy =
-        matches!(NasEpsMessage::decode(&requested), Ok(NasEpsMessage::Esm(_, NasEsmMessage::EsmDummyMessage(_))));
     let next = match (n1, setup) {
         (Some(esm), Some(setup)) => accept_attach(ctx, request, started, (requested, esm), setup),
-        // An attach without PDN connection (5.5.1.2.2), which is not implemented.
-        _ if is_dummy => {
+        // An attach without PDN connection (5.5.1.2.2), which UE and network do not support both.
+        _ if is_dummy(&requested) => {
             reject_attach(ctx, request.kind.counted(), GmmCause::ProtocolErrorUnspecified, Some(requested))
         }
         (esm, _) => reject_attach(ctx, request.kind.counted(), GmmCause::ProtocolErrorUnspecified, esm),
@@ -282,12 +315,27 @@ pub fn proceed(ctx: &mut StepContext<'_, '_>) {
     ctx.ue.procedure = next.map(Procedure::registration);
 }
 
+/// Accepts an attach without PDN connection (5.5.1.2.4). The eNB gets no UE context: it has no
+/// bearer.
+fn accept_without_pdn(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, requested: Vec<u8>) -> Next {
+    if let Err(cause) = super::enrol(ctx) {
+        return reject(ctx, request.kind.counted(), cause);
+    }
+    let dummy = NasEpsMessage::new_esm(NasEsmDummyMessage::new(), 0, 0);
+    let esm = dummy.encode().unwrap_or_default();
+    if let Some(nas) = attach_accept(ctx, &request, esm.clone()) {
+        ctx.send_encoded_nas(nas);
+    }
+    let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3550);
+    Some(Registering { request, started, stage: Stage::AttachAccepted { retry, requested, esm } })
+}
+
 fn accept_attach(
     ctx: &mut StepContext<'_, '_>,
     request: Request,
     started: Instant,
     (requested, esm): (Vec<u8>, Vec<u8>),
-    (ebi, transfer): (u8, Vec<u8>),
+    (ebi, transfer): (u8, Option<Vec<u8>>),
 ) -> Next {
     if let Err(cause) = super::enrol(ctx) {
         return reject(ctx, request.kind.counted(), cause);
@@ -298,7 +346,8 @@ fn accept_attach(
     let snssai = session.terms.snssai;
     smf::offered_by_attach(session, ctx.env);
     let nas = attach_accept(ctx, &request, esm.clone());
-    context_setup::set_up(ctx, nas, vec![SessionSetup { psi: ebi, snssai, nas: None, transfer }]);
+    let setup = transfer.map(|transfer| SessionSetup { psi: ebi, snssai, nas: None, transfer });
+    context_setup::set_up(ctx, nas, setup.into_iter().collect());
     let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3550);
     Some(Registering { request, started, stage: Stage::AttachAccepted { retry, requested, esm } })
 }
@@ -312,7 +361,7 @@ pub(super) fn attach_accept(ctx: &mut StepContext<'_, '_>, request: &Request, es
         emm::tai_list(&ctx.ue.reachability.area)?,
         NasEsmMessageContainer::new(esm),
     )
-    .with_eps_network_feature_support(feature_support(ctx.ue, config));
+    .with_eps_network_feature_support(feature_support(ctx));
     let granted = Granted::new(&ctx.ue.reachability.paging);
     (message.t3324_value, message.t3412_extended_value) = (granted.t3324, granted.t3412);
     (message.extended_drx_parameters, message.t3402_value) = (granted.extended_drx, t3402(config));
@@ -327,10 +376,12 @@ pub(super) fn attach_accept(ctx: &mut StepContext<'_, '_>, request: &Request, es
     ctx.protected(plain)
 }
 
-/// Treats an update before ATTACH COMPLETE as that message (5.5.1.2.7 g).
+/// Treats an update before ATTACH COMPLETE as that message (5.5.1.2.7 g). The connection stays for
+/// the update.
 pub fn confirm(ctx: &mut StepContext<'_, '_>) {
     let awaits = |procedure: &mut Procedure| matches!(procedure, Procedure::Registration(r) if r.is_accepted_attach());
-    if let Some(Procedure::Registration(attach)) = ctx.ue.procedure.take_if(awaits) {
+    if let Some(Procedure::Registration(mut attach)) = ctx.ue.procedure.take_if(awaits) {
+        attach.request.follow_on = true;
         super::complete(ctx, *attach);
     }
 }
@@ -342,7 +393,7 @@ pub(super) fn abandon(ctx: &mut StepContext<'_, '_>) {
 }
 
 fn accept_update(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant) -> Next {
-    if !ctx.ue.sessions.iter().any(SmContext::is_live) {
+    if !ctx.ue.ciot().without_pdn && !ctx.ue.sessions.iter().any(SmContext::is_live) {
         return reject_without_bearer(ctx, request.kind.counted());
     }
     if let Err(cause) = super::enrol(ctx) {
@@ -362,7 +413,7 @@ pub(super) fn update_accept(ctx: &mut StepContext<'_, '_>, request: &Request) ->
     let config = ctx.env.config;
     let mut message = NasTrackingAreaUpdateAccept::new(NasEpsUpdateResult::from_update_result(UpdateResult::TaUpdated))
         .with_t3412_value(emm::t3412(config))
-        .with_eps_network_feature_support(feature_support(ctx.ue, config));
+        .with_eps_network_feature_support(feature_support(ctx));
     let granted = Granted::new(&ctx.ue.reachability.paging);
     (message.t3324_value, message.t3412_extended_value) = (granted.t3324, granted.t3412);
     (message.extended_drx_parameters, message.t3402_value) = (granted.extended_drx, t3402(config));

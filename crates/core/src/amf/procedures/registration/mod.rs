@@ -10,12 +10,12 @@ mod state;
 pub use state::{Registering, Request, RequestIdentity, RequestKind};
 
 use crate::amf::access;
-use crate::amf::context::{PendingWork, Procedure, Registration, Retry, UeContext};
+use crate::amf::context::{Ciot, PendingWork, Procedure, Registration, Retry, UeContext};
 use crate::amf::n2::Cause;
 use crate::amf::procedures::common::security_setup::{Progress, SecuritySetup};
 use crate::amf::procedures::common::{context_setup, emm, moves, smf_requests, user_plane};
 use crate::config::SliceProfile;
-use crate::smf::{Input, RanState};
+use crate::smf::{Input, RanState, SmContext};
 use crate::step::{Effect, Kind, Note, StepContext};
 use crate::subscription::{SubscriberIdentity, Subscription};
 use smallvec::SmallVec;
@@ -216,12 +216,26 @@ fn prepare(ctx: &mut StepContext<'_, '_>, request: &Request) -> Result<(), GmmCa
         user_plane::step_all(ctx, || Input::ReleaseLocally);
         ctx.ue.delete_radio_capability();
     }
+    accept_ciot(ctx);
     // The UE moves to a bucket of its home slice once that is known (DESIGN decision 7). The NG
     // connection keeps its AMF-UE-NGAP-ID.
     if let Some(ltmsi) = ctx.env.ids.rekey(ctx.ue.ltmsi, home) {
         ctx.ue.ltmsi = ltmsi;
     }
     Ok(())
+}
+
+/// Accepts the CIoT EPS optimisations that the UE has requested. 5GS has others.
+fn accept_ciot(ctx: &mut StepContext<'_, '_>) {
+    let has_sessions = ctx.ue.sessions.iter().any(SmContext::is_live);
+    let (dialect, config) = (ctx.ue.dialect(), ctx.env.config.ciot);
+    let ciot = &mut ctx.ue.reachability.paging.ciot;
+    match dialect {
+        Dialect::Nr => *ciot = Ciot::default(),
+        Dialect::Eps => ciot.accept(config, has_sessions),
+    }
+    let over_nas = ctx.ue.ciot().control_plane;
+    ctx.ue.sessions.iter_mut().for_each(|session| session.pfcp.over_nas = over_nas);
 }
 
 /// Returns the balancer of the UE's connection, if it is the UE's MME; 0 in 5GS.
@@ -294,13 +308,13 @@ fn area(ctx: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
 }
 
 /// Releases the connection after an update without a follow-on request (5.5.1.3.4, TS 23.502
-/// 4.2.2.2.2).
+/// 4.2.2.2.2), or an attach without PDN connection.
 fn release_if_done(ctx: &mut StepContext<'_, '_>, request: &Request) {
-    let update = request.kind.is_update();
+    let ends = request.kind.is_update() || ctx.ue.dialect() == Dialect::Eps;
     let idle = ctx.ue.sessions.iter().all(|s| s.ran == RanState::Idle) && ctx.ue.pending == PendingWork::default();
     let idle =
         idle && ctx.ue.remote_sessions.sessions.iter().all(|s| !s.up) && ctx.ue.remote_sessions.deferred.is_empty();
-    if update && !request.follow_on && idle {
+    if ends && !request.follow_on && idle {
         ctx.release(Cause::nas(CauseNas::normal_release));
     }
 }

@@ -3,6 +3,7 @@
 use crate::amf::context::UeContext;
 use crate::amf::procedures::common::congestion::back_off;
 use crate::amf::procedures::common::emm;
+use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
 use crate::smf::SmContext;
 use crate::step::StepContext;
 use vireo_wire::nas::GmmCause;
@@ -16,9 +17,27 @@ pub const fn request() -> Request {
 }
 
 /// Returns true if the UE has a bearer that is not being released. Without one it is rejected with
-/// #40 (5.6.1.5).
+/// #40 (5.6.1.5), unless it may be without PDN connection.
 pub fn has_bearer(ue: &UeContext) -> bool {
     ue.sessions.iter().any(SmContext::is_established)
+}
+
+/// Reads CONTROL PLANE SERVICE REQUEST (8.2.33). It activates all bearers, unless the UE ends the
+/// connection with the packet in the message.
+pub fn read_control_plane(message: &NasControlPlaneServiceRequest, ends: bool) -> Request {
+    Request {
+        uplink_data: if ends { 0 } else { u16::MAX },
+        session_status: message.eps_bearer_context_status.as_ref().map(|s| bitmap(&s.value)),
+    }
+}
+
+/// Sends SERVICE ACCEPT (8.2.34), with the bearer status if the UE has sent its own.
+pub fn send_accept(ctx: &mut StepContext<'_, '_>, with_status: bool) {
+    let mut message = NasServiceAccept::new();
+    if with_status {
+        message = message.with_eps_bearer_context_status(NasEpsBearerContextStatus::new(bitmap_octets(status(ctx.ue))));
+    }
+    ctx.send_emm(message);
 }
 
 /// Sends SERVICE REJECT (8.2.24) with a cause that only EPS has. Returns its value.

@@ -12,7 +12,7 @@ use crate::amf::context::PendingServiceAccept;
 use crate::amf::n2::{Cause, SessionSetup};
 use crate::amf::procedures::common::{context_setup, emm, end_of_registration, smf_requests, user_plane};
 use crate::step::{Kind, Note, StepContext};
-use vireo_types::Dialect;
+use vireo_types::{Dialect, Instant};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::nas_eps::EmmCause;
 use vireo_wire::ngap::CauseNas;
@@ -21,7 +21,12 @@ use vireo_wire::ngap::CauseNas;
 pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request) -> Option<ServiceRequestPending> {
     ctx.note(Note::Started(Kind::ServiceRequest));
     let started = ctx.received_at();
-    if ctx.ue.dialect() == Dialect::Eps && !eps::has_bearer(ctx.ue) {
+    let (is_eps, has_bearer) = (ctx.ue.dialect() == Dialect::Eps, eps::has_bearer(ctx.ue));
+    if is_eps && (ctx.ue.ciot().control_plane || ctx.ue.ciot().without_pdn && !has_bearer) {
+        accept_over_nas(ctx, request, started);
+        return None;
+    }
+    if is_eps && !has_bearer {
         let cause = eps::send_cause(ctx, EmmCause::NoEpsBearerContextActivated);
         ctx.note(Note::Failed(Kind::ServiceRequest, cause));
         ctx.release(Cause::nas(CauseNas::normal_release));
@@ -45,6 +50,21 @@ pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request) -> Option<ServiceR
     }
     let deadline = ctx.now() + ctx.env.config.timers.ran_response;
     Some(ServiceRequestPending { started, deadline })
+}
+
+/// Accepts a service request of a UE that is served by NAS messages alone, with SERVICE ACCEPT (TS
+/// 24.301 5.6.1.4.2). Other UEs learn the end of the procedure from the set-up of their bearers.
+fn accept_over_nas(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant) {
+    ctx.ue.reachability.expires = None;
+    context_setup::begin(ctx);
+    if let Some(status) = request.session_status {
+        user_plane::drop_unknown(ctx, status);
+    }
+    let wanted = request.uplink_data | std::mem::take(&mut ctx.ue.pending.sessions);
+    eps::send_accept(ctx, request.session_status.is_some());
+    let sessions = user_plane::activate(ctx, |ebi| wanted >> ebi & 1 == 1);
+    context_setup::set_up(ctx, None, sessions);
+    ctx.note(Note::Succeeded(Kind::ServiceRequest, started));
 }
 
 /// Sends SERVICE ACCEPT to the UE and the sessions to the RAN.

@@ -3,7 +3,7 @@
 //! It selects slice and data network by the APN. An APN is a DNN.
 
 use super::UlNasTransport;
-use crate::amf::procedures::common::user_plane;
+use crate::amf::procedures::common::{user_data, user_plane};
 use crate::smf::{self, Input};
 use crate::step::{Note, StepContext};
 use vireo_types::Dnn;
@@ -37,8 +37,9 @@ pub fn uplink(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &Na
         NasEsmMessage::PdnDisconnectRequest(request) => {
             let linked = request.linked_eps_bearer_identity.value & 0x0f;
             let live = ctx.ue.sessions.iter().filter(|session| session.is_live()).count();
-            if live == 1 && ctx.ue.session(linked).is_some() {
-                // The UE must detach to end its last PDN connection (6.5.2.4).
+            if live == 1 && !ctx.ue.ciot().without_pdn && ctx.ue.session(linked).is_some() {
+                // The UE must detach to end its last PDN connection (6.5.2.4), unless it may be
+                // without.
                 let cause = NasEsmCause::from_cause(EsmCause::LastPdnDisconnectionNotAllowed);
                 return send(ctx, NasPdnDisconnectReject::new(cause), 0, pti);
             }
@@ -48,10 +49,15 @@ pub fn uplink(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &Na
         NasEsmMessage::BearerResourceModificationRequest(request) => {
             request.eps_bearer_identity_for_packet_filter.value & 0x0f
         }
+        // The answer to an attach without PDN connection, in ATTACH COMPLETE.
+        NasEsmMessage::EsmDummyMessage(_) if ctx.ue.ciot().without_pdn => return,
         _ => header.eps_bearer_identity,
     };
     match ctx.ue.sessions.iter().position(|session| session.id() == bearer && session.is_live()) {
-        Some(at) => user_plane::step(ctx, at, Input::N1(esm)),
+        Some(at) => {
+            user_plane::step(ctx, at, Input::N1(esm));
+            user_data::on_uplink(ctx, message);
+        }
         None if matches!(message, NasEsmMessage::EsmStatus(_)) => ctx.note(Note::fault("session-unknown")),
         None => {
             let cause = NasEsmCause::from_cause(match message {

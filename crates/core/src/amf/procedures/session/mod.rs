@@ -140,7 +140,10 @@ fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
                 dnn: &network.dnn,
                 subscription: network,
             };
-            let (sm, outputs) = smf::create(&request, ctx.env);
+            let (mut sm, outputs) = smf::create(&request, ctx.env);
+            if let Some(sm) = &mut sm {
+                sm.pfcp.over_nas = ctx.ue.ciot().control_plane;
+            }
             ctx.ue.sessions.extend(sm);
             user_plane::deliver(ctx, id.unwrap_or_default(), index, outputs);
         }
