@@ -4,6 +4,7 @@ use super::network::{ENB_ID, Network, TUNNEL, assoc};
 use super::pdus::{self, ADDRESS, ALGORITHMS, FORWARDING_TEID, TARGET_ID, TEID};
 use super::{attached, kdf, succeeded};
 use std::net::IpAddr;
+use vireo_core::amf::context::RanContext;
 use vireo_core::amf::engine::Event;
 use vireo_core::smf::RanState;
 use vireo_core::step::{Effect, Kind, Note};
@@ -119,6 +120,18 @@ fn path_switch_corrects_algorithms_of_enb() {
     let own = answer.ie::<ie::UESecurityCapabilities>().expect("an IE").expect("capabilities");
     assert_eq!(own.encryption_algorithms.0.as_octets()[0], ALGORITHMS.0);
     assert_eq!(own.integrity_protection_algorithms.0.as_octets()[0], ALGORITHMS.1);
+}
+
+/// The command to release the UE is on its way to the eNB, which has no UE context after it.
+#[test]
+fn handover_during_release_is_not_answered() {
+    let mut network = two_enbs();
+    let ids = ids(&network);
+    let deadline = network.now + Duration::from_secs(10);
+    network.change(|ue| ue.connection.as_mut().expect("a connection").ran = RanContext::Releasing { deadline });
+    network.take_from_enb(&pdus::required(ids, TARGET, false));
+    assert!(network.sent.is_empty(), "{:?}", network.kinds);
+    assert_eq!(failed(&network, Kind::Handover), 1);
 }
 
 #[test]

@@ -21,8 +21,12 @@ pub(super) fn new_target(ctx: &mut StepContext<'_, '_>, assoc: AssocId, tai: Tai
     }
 }
 
-/// Refuses the handover: the UE stays at the source.
+/// Refuses the handover: the UE stays at the source. A request that crosses UE CONTEXT RELEASE
+/// COMMAND is not answered: the source has no UE context any more.
 pub(super) fn refuse(ctx: &mut StepContext<'_, '_>, cause: Radio) {
     ctx.note(Note::Failed(Kind::Handover, 0));
+    if ctx.is_being_released() {
+        return;
+    }
     ctx.send(|c| messages::preparation_failure(c, Cause::radioNetwork(cause)));
 }
