@@ -3,8 +3,8 @@
 use super::input::Script;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_core::config::{
-    Charging, CoreConfig, DnnConfig, NodeName, PowerSavingConfig, PowerSavingMode, SecurityConfig, SliceConfig,
-    SliceProfile, Timers, UpfConfig,
+    Charging, CiotConfig, CoreConfig, DnnConfig, NodeName, PowerSavingConfig, PowerSavingMode, SecurityConfig,
+    SliceConfig, SliceProfile, Timers, UpfConfig,
 };
 use vireo_core::smf::{self, Create, Input, N2Sm, Output};
 use vireo_core::subscription::DnnSubscription;
@@ -21,6 +21,7 @@ pub const METERS: Snssai = Snssai { sst: 3, sd: Some(0xab) };
 /// Returns the configuration of the lab's network with every algorithm.
 pub fn config() -> CoreConfig {
     CoreConfig {
+        ciot: CiotConfig::default(),
         interworks: true,
         name: "vireo".into(),
         plmns: vec!["99970".parse().expect("a PLMN")],

@@ -114,17 +114,16 @@ fn lte_scenarios_run_to_their_end() {
 }
 
 /// UEs without PDN connection, and UEs whose packets are sent over NAS. The kernel counts these on
-/// N6 in both directions, with each driver.
+/// N6 in both directions, also while worker processes are killed.
 #[test]
 fn iot_ues_are_served_without_user_plane() {
     scenario_succeeds("eps", "without-pdn");
-    let datapaths: &[&str] = if is_root() { &["sockets", "af-packet", "xdp"] } else { &["sockets"] };
-    for datapath in datapaths {
-        let arguments = ["--rat", "eps", "--scenario", "over-nas", "--datapath", datapath];
+    for kill in [&[][..], &["--kill-nf", "5/s"]] {
+        let arguments = [&["--rat", "eps", "--scenario", "over-nas"], kill].concat();
         let Some(report) = nas_report(&arguments) else { return };
         // Four times three echoes, and one for which the UE is paged.
-        assert!(report["n6_packets_kernel"].as_u64().unwrap() >= 13 * 8, "{datapath}: {report}");
-        assert!(report["n6_answers_kernel"].as_u64().unwrap() >= 13 * 8, "{datapath}: {report}");
+        assert!(report["n6_packets_kernel"].as_u64().unwrap() >= 13 * 8, "{kill:?}: {report}");
+        assert!(report["n6_answers_kernel"].as_u64().unwrap() >= 13 * 8, "{kill:?}: {report}");
     }
 }
 

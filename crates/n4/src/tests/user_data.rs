@@ -16,7 +16,7 @@ fn g_pdu(teid: Teid, packet: &[u8]) -> Vec<u8> {
 
 fn endpoint() -> Endpoint {
     let upf = SocketAddr::new(UPF.into(), 8805);
-    let ue_pools = vec![Network { address: UE.into(), length: 24 }];
+    let ue_pools = vec![Network::new(UE.into(), 24)];
     let config = Config { user_data: true, ue_pools, ..Config::new(OWN.into(), vec![upf], RecoveryTimeStamp(1), 0) };
     Endpoint::bind(SocketAddr::new(OWN.into(), 0), config, None).expect("loopback")
 }
