@@ -23,6 +23,7 @@ pub fn config() -> CoreConfig {
     CoreConfig {
         ciot: CiotConfig::default(),
         interworks: true,
+        restricts_dcnr: false,
         name: "vireo".into(),
         plmns: vec!["99970".parse().expect("a PLMN")],
         tacs: vec![Tac(1)],

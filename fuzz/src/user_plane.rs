@@ -3,8 +3,8 @@
 use super::input::Script;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_datapath::{
-    ALL_FLOWS, Action, DownlinkRule, Filter, FlowRule, Limits, Memory, Pool, Rate, Released, SessionFlows, Source,
-    Tables, Target, Tunnel, UplinkRule,
+    ALL_FLOWS, Action, DownlinkRule, Filter, FlowRule, Limits, Marking, Memory, Pool, Rate, Released, SessionFlows,
+    Source, Tables, Target, Tunnel, UplinkRule,
 };
 use vireo_types::{Instant, SessionAddress, Teid};
 
@@ -71,7 +71,7 @@ fn with_session(flows: bool) -> (Memory, Teid) {
     tables.set_downlink(down, rule, false, &mut Released::default());
     if flows {
         let filter = Filter { protocol: Some(17), remote_ports: vec![7..=7], ..Filter::default() };
-        let target = Target::Tunnel { tunnel: Tunnel { teid: Teid(2), address: GNB }, marked: None };
+        let target = Target::Tunnel { tunnel: Tunnel { teid: Teid(2), address: GNB }, marking: Marking::Received };
         let first = FlowRule {
             pdr: 1,
             source: Source::Tunnel(teid),
