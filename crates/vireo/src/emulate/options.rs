@@ -269,7 +269,7 @@ mod tests {
         assert_eq!((both.core, both.mme), (vec![address("127.0.0.1:5000")], vec![address("127.0.0.1:36412")]));
         let both = parse(&[&line[..], &["--mme", "127.0.0.2"]].concat()).expect("is right");
         assert_eq!((both.rats, both.mme), (Rats::Both, vec![address("127.0.0.2:36412")]));
-        for (rat, scenario) in [("nr", "attach"), ("eps", "sessions"), ("both", "ng-reset")] {
+        for (rat, scenario) in [("nr", "attach"), ("eps", "profile-a"), ("both", "ng-reset")] {
             let refused = parse(&["--core", "127.0.0.1", "--rat", rat, "--scenario", scenario]);
             assert!(refused.is_err_and(|why| why.contains("--list")), "{rat} {scenario}");
         }
