@@ -91,6 +91,9 @@ impl BalancerNode {
         config: BalancerConfig,
         metrics: Arc<Metrics>,
     ) -> Result<Self, StartError> {
+        if config.cluster.handover.is_some() {
+            can_hand_over(&config)?;
+        }
         let security = secured_balancer(&config.cluster)?;
         BalancerNode::start_secured(endpoint, config, security, metrics)
     }
@@ -104,7 +107,6 @@ impl BalancerNode {
     ) -> Result<Self, StartError> {
         let driver = endpoint.driver().to_owned();
         if config.cluster.handover.is_some() {
-            can_hand_over(&config)?;
             endpoint.hand_over().map_err(HotRestartError::from)?;
         }
         let mut cluster = config.cluster;
