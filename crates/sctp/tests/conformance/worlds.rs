@@ -7,9 +7,13 @@ use crate::peer::{World, brisk};
 use crate::sys::{RawSocket, ip, namespace};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vireo_sctp::memory::Network;
-use vireo_sctp::{Config, Driver, Endpoint, EndpointHandoff, adopt, bind};
+use vireo_sctp::{BindError, Config, Driver, Endpoint, EndpointHandoff, adopt, bind};
+
+/// Time within which the port of an earlier endpoint is free. A process that another test starts
+/// holds the port until its program begins.
+const FREED_WITHIN: Duration = Duration::from_secs(5);
 
 pub(crate) struct Memory(Network);
 
@@ -131,7 +135,13 @@ impl World for Loopback {
     }
 
     fn bind(&self, config: &Config) -> Box<dyn Endpoint> {
-        bind(config).expect("the suite needs root (raw sockets)")
+        let end = Instant::now() + FREED_WITHIN;
+        loop {
+            match bind(config) {
+                Err(BindError::PortInUse { .. }) if Instant::now() < end => std::thread::yield_now(),
+                bound => return bound.expect("the suite needs root (raw sockets)"),
+            }
+        }
     }
 
     fn gives_back(&self) -> bool {
