@@ -188,8 +188,9 @@ fn measure(
                 continue;
             }
             let mut emulator = network.emulate(ues, *rate, span + 2 * AROUND, control)?;
+            // From the second turn on, the core knows the UEs before they attach.
+            std::thread::sleep(Duration::from_secs_f64(f64::from(ues) / f64::from(ATTACHES)) + AROUND);
             network.wait(plane, "the UEs are not attached", |status| status.counts.registered >= ues as usize)?;
-            std::thread::sleep(AROUND);
             let began = unix_us();
             beside.signalling.rates.push(watch(&load, span)?);
             let ended = unix_us();
