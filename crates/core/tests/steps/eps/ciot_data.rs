@@ -1,6 +1,7 @@
 //! Control plane CIoT EPS optimisation: packets of a UE over NAS (TS 24.301 5.6.1.4.2, 6.6.4).
 
-use super::network::{Network, TUNNEL};
+use super::golden::golden;
+use super::network::{Network, TUNNEL, emm};
 use super::succeeded;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use vireo_core::amf::engine::Event;
@@ -40,8 +41,13 @@ fn data(packet: &[u8], assistance: Option<DownlinkDataExpected>) -> NasEsmDataTr
 
 /// Sends CONTROL PLANE SERVICE REQUEST, with an ESM message if there is one.
 fn control_plane_service(network: &mut Network, esm: Option<NasEsmDataTransport>) {
+    control_plane_service_of(network, 0, esm);
+}
+
+/// As [`control_plane_service`], with this control plane service type (9.9.3.47).
+fn control_plane_service_of(network: &mut Network, kind: u8, esm: Option<NasEsmDataTransport>) {
     let key_set = NasKeySetIdentifier::new(network.ue.key_set);
-    let mut request = NasControlPlaneServiceRequest::new(NasControlPlaneServiceType::new(0), key_set);
+    let mut request = NasControlPlaneServiceRequest::new(NasControlPlaneServiceType::new(kind), key_set);
     let header = match esm {
         Some(esm) => {
             let esm = NasEpsMessage::new_esm(esm, network.ue.ebi, 0).encode().expect("it encodes");
@@ -284,6 +290,34 @@ fn congested_network_backs_off_data_over_nas() {
     let NasEmmMessage::ServiceReject(reject) = network.last() else { panic!("{:?}", network.last()) };
     assert!(reject.emm_cause.value == 22 && reject.t3346_value.is_some());
     assert!(uplink(&network).is_empty() && network.mme_id.is_none());
+}
+
+/// A UE that supports T3448 may send other requests while it runs. A page is answered with T3346 as
+/// before, and so is a request without data.
+#[test]
+fn supporting_ue_backs_off_data_alone() {
+    let mut network = Network::new();
+    network.config.ciot.control_plane = true;
+    network.config.timers.t3346 = Duration::from_secs(2);
+    let mut request = network.attach_request();
+    prefers_control_plane(&mut request);
+    request.ue_network_capability.set_cp_backoff(true);
+    network.initial_message(&request);
+    network.idle();
+    network.congested = true;
+    let rejected = |network: &Network| {
+        assert!(uplink(network).is_empty() && network.mme_id.is_none());
+        emm(network.last().clone()).encode().expect("it encodes")
+    };
+    control_plane_service(&mut network, Some(data(PACKET, None)));
+    assert_eq!(rejected(&network), golden("ServiceReject-data-back-off"));
+    for (kind, esm) in [(1, Some(data(PACKET, None))), (0, None)] {
+        control_plane_service_of(&mut network, kind, esm);
+        assert_eq!(rejected(&network), [0x07, 0x4e, 22, 0x5f, 1, 1], "T3346");
+    }
+    network.congested = false;
+    control_plane_service(&mut network, Some(data(PACKET, None)));
+    assert_eq!(uplink(&network), [PACKET]);
 }
 
 /// The header type for partial ciphering is for this message only, and its MAC covers the

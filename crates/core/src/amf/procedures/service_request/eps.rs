@@ -46,6 +46,14 @@ pub fn send_cause(ctx: &mut StepContext<'_, '_>, cause: EmmCause) -> u8 {
     cause.as_u8()
 }
 
+/// Sends SERVICE REJECT (8.2.24) to a UE that may not send data over NAS for a time: T3448 runs
+/// (5.6.1.5).
+pub fn send_data_reject(ctx: &mut StepContext<'_, '_>) {
+    let mut message = NasServiceReject::new(NasEmmCause::from_cause(emm::cause(GmmCause::Congestion)));
+    message.t3448_value = back_off(ctx).map(|timer| NasGprsTimer2::new(timer.value.to_vec()));
+    ctx.send_emm(message);
+}
+
 /// Sends SERVICE REJECT (8.2.24).
 pub fn send_reject(ctx: &mut StepContext<'_, '_>, cause: GmmCause) {
     let mut message = NasServiceReject::new(NasEmmCause::from_cause(emm::cause(cause)));

@@ -133,11 +133,23 @@ pub fn reject_service(ctx: &mut StepContext<'_, '_>, cause: EmmCause) {
 
 /// Rejects a service request. The cause determines the reaction of the UE (5.6.1.5).
 pub fn reject(ctx: &mut StepContext<'_, '_>, cause: GmmCause) {
-    ctx.note(Note::Started(Kind::ServiceRequest));
-    ctx.note(Note::Failed(Kind::ServiceRequest, emm::cause_value(ctx.ue.dialect(), cause)));
+    note_rejection(ctx, cause);
     match ctx.ue.dialect() {
         Dialect::Nr => nr::send_reject(ctx, cause),
         Dialect::Eps => eps::send_reject(ctx, cause),
     }
     ctx.release(Cause::nas(CauseNas::normal_release));
+}
+
+/// Rejects the data of a UE over NAS because of congestion. Its other requests are not concerned
+/// (TS 23.401 4.3.7.4.2).
+pub fn reject_data(ctx: &mut StepContext<'_, '_>) {
+    note_rejection(ctx, GmmCause::Congestion);
+    eps::send_data_reject(ctx);
+    ctx.release(Cause::nas(CauseNas::normal_release));
+}
+
+fn note_rejection(ctx: &mut StepContext<'_, '_>, cause: GmmCause) {
+    ctx.note(Note::Started(Kind::ServiceRequest));
+    ctx.note(Note::Failed(Kind::ServiceRequest, emm::cause_value(ctx.ue.dialect(), cause)));
 }
