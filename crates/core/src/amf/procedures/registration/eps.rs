@@ -411,9 +411,10 @@ fn accept_update(ctx: &mut StepContext<'_, '_>, request: Request, started: Insta
     if let Err(cause) = super::enrol(ctx) {
         return reject(ctx, request.kind.counted(), cause);
     }
-    // The active flag, and bearers for which an idle UE was paged.
+    // The active flag, or bearers for which an idle UE was paged. The eNB gets all bearers with the
+    // UE context: a later one would need a NAS message (TS 36.413 9.1.3.1).
     let wanted = request.uplink_data | std::mem::take(&mut ctx.ue.pending.sessions);
-    let sessions = user_plane::activate(ctx, |ebi| wanted >> ebi & 1 == 1);
+    let sessions = user_plane::activate(ctx, |_| wanted != 0);
     let nas = update_accept(ctx, &request);
     context_setup::set_up(ctx, nas, sessions);
     let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3550);
