@@ -2,7 +2,7 @@
 
 use super::golden::golden;
 use super::network::{Network, TUNNEL, emm};
-use super::succeeded;
+use super::{pdus, succeeded};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use vireo_core::amf::engine::Event;
 use vireo_core::config::CiotConfig;
@@ -11,7 +11,7 @@ use vireo_core::step::{Effect, Kind, Note};
 use vireo_types::{Duration, Teid, limits};
 use vireo_wire::gtpu::{self, Packet, plain_g_pdu_header};
 use vireo_wire::nas_eps::*;
-use vireo_wire::s1ap::S1apPduKind;
+use vireo_wire::s1ap::{S1AP_PDU, S1APPDU, S1apPduKind, ie};
 
 const PACKET: &[u8] = &[0x45, 0, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8];
 
@@ -290,6 +290,32 @@ fn congested_network_backs_off_data_over_nas() {
     let NasEmmMessage::ServiceReject(reject) = network.last() else { panic!("{:?}", network.last()) };
     assert!(reject.emm_cause.value == 22 && reject.t3346_value.is_some());
     assert!(uplink(&network).is_empty() && network.mme_id.is_none());
+}
+
+/// Without a UE context the eNB reports the radio capability, and gets it with the next accept.
+#[test]
+fn enb_gets_radio_capability_with_accept() {
+    let mut network = attached();
+    let known = |network: &Network| {
+        let pdus = network.sent.iter().rev().map(|(_, pdu)| S1AP_PDU::decode_borrowed(pdu).expect("a PDU"));
+        let is_nas = |pdu: &S1APPDU<'_>| pdu.kind() == S1apPduKind::Initiating_downlinkNASTransport;
+        let accept = pdus.into_iter().find(is_nas).expect("a NAS message");
+        accept.ie::<ie::UERadioCapability>().map(|capability| capability.expect("octets").0.len())
+    };
+    assert_eq!(known(&network), None, "the eNB asks the UE");
+    let ids = (network.mme_id.expect("a connection"), network.enb_id);
+    network.take_from_enb(&pdus::capability(ids, 100));
+    network.idle();
+    control_plane_service(&mut network, None);
+    assert!(matches!(network.last(), NasEmmMessage::ServiceAccept(_)));
+    assert_eq!(known(&network), Some(100));
+    let teid = teid(&network);
+    send_down(&mut network, teid, PACKET);
+    assert_eq!((known(&network), downlink(&network).len()), (None, 1), "the eNB has it");
+    network.idle();
+    network.update(UpdateType::PeriodicUpdating);
+    assert!(matches!(network.last(), NasEmmMessage::TrackingAreaUpdateAccept(_)));
+    assert_eq!(known(&network), Some(100));
 }
 
 /// A UE that supports T3448 may send other requests while it runs. A page is answered with T3346 as

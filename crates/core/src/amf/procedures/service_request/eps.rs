@@ -31,13 +31,14 @@ pub fn read_control_plane(message: &NasControlPlaneServiceRequest, ends: bool) -
     }
 }
 
-/// Sends SERVICE ACCEPT (8.2.34), with the bearer status if the UE has sent its own.
-pub fn send_accept(ctx: &mut StepContext<'_, '_>, with_status: bool) {
+/// Encodes SERVICE ACCEPT (8.2.34), protected, with the bearer status if the UE has sent its own.
+pub fn accept(ctx: &mut StepContext<'_, '_>, with_status: bool) -> Option<Vec<u8>> {
     let mut message = NasServiceAccept::new();
     if with_status {
         message = message.with_eps_bearer_context_status(NasEpsBearerContextStatus::new(bitmap_octets(status(ctx.ue))));
     }
-    ctx.send_emm(message);
+    let plain = ctx.emm(message)?;
+    ctx.protected(plain)
 }
 
 /// Sends SERVICE REJECT (8.2.24) with a cause that only EPS has. Returns its value.

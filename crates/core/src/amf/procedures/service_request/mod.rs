@@ -61,7 +61,8 @@ fn accept_over_nas(ctx: &mut StepContext<'_, '_>, request: Request, started: Ins
         user_plane::drop_unknown(ctx, status);
     }
     let wanted = request.uplink_data | std::mem::take(&mut ctx.ue.pending.sessions);
-    eps::send_accept(ctx, request.session_status.is_some());
+    let nas = eps::accept(ctx, request.session_status.is_some());
+    context_setup::set_up(ctx, nas, Vec::new());
     let sessions = user_plane::activate(ctx, |ebi| wanted >> ebi & 1 == 1);
     context_setup::set_up(ctx, None, sessions);
     ctx.note(Note::Succeeded(Kind::ServiceRequest, started));
