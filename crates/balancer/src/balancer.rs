@@ -98,6 +98,8 @@ pub struct Balancer {
     pub(crate) endpoint: Box<dyn Endpoint>,
     pub(crate) n4: n4::Endpoint,
     n4_due: Option<Instant>,
+    /// Counted PFCP messages from UE addresses.
+    n4_from_ues: u64,
     pub(crate) hosts: Hosts,
     /// Inputs for which the queue of the host in this process had no room. While it is not empty,
     /// no socket is read.
@@ -245,6 +247,7 @@ impl Balancer {
             endpoint,
             n4,
             n4_due: Some(Instant::default()),
+            n4_from_ues: 0,
             hosts,
             deferred: VecDeque::new(),
             commands,
@@ -471,6 +474,7 @@ impl Balancer {
         let (associations, admission, assoc_ids) = (&mut self.associations, &mut self.admission, self.assoc_ids);
         let (mut received, mut restart_requested, mut refused) = (0, false, Vec::new());
         let ([n2_peers, _], nodes) = (&mut self.ue_peers, &self.nodes);
+        let (n4_endpoint, mut n4_readable, mut n4_received) = (&mut self.n4, false, Ok(false));
         let polled = self.endpoint.poll(Some(wait), &mut |event| {
             let event = match event {
                 Event::Up { assoc, peer, .. } if n2_peers.has(peer.ip()) => {
@@ -516,6 +520,11 @@ impl Balancer {
                         return;
                     }
                     received += 1;
+                    if std::mem::take(&mut n4_readable) {
+                        // A message may follow from what a UPF did: a UE that has got its packets
+                        // may be released at once. The host gets messages of the UPFs first.
+                        n4_received = n4_endpoint.receive(clock(), &mut |event| n4_event(hosts, deferred, event));
+                    }
                     let (view, assoc) = (access::peek(assoc.dialect(), data).ok(), assoc_ids.to_cluster(assoc));
                     // The host determines the fault of an invalid message.
                     PeerEvent::Ngap { assoc, view, pdu: data.to_vec() }
@@ -535,6 +544,7 @@ impl Balancer {
                 Event::Readable { token } => {
                     // The fabric is polled in every iteration.
                     n4 |= token == N4_TOKEN;
+                    n4_readable |= token == N4_TOKEN;
                     restart_requested |= token == HOT_RESTART_TOKEN;
                     return;
                 }
@@ -543,6 +553,7 @@ impl Balancer {
         });
         metrics.messages(Flow::NgapIn, received);
         polled?;
+        n4_received?;
         refused.into_iter().for_each(|assoc| self.endpoint.abort(assoc));
         if let Some(hot_restart) = self.hot_restart.as_ref().filter(|_| restart_requested) {
             hot_restart.accept(&self.endpoint.waker());
@@ -555,11 +566,11 @@ impl Balancer {
 
     fn poll_n4(&mut self) -> std::io::Result<()> {
         let (hosts, deferred) = (&mut self.hosts, &mut self.deferred);
-        let before = self.n4.counters().from_ues;
         self.n4_due = self.n4.poll(clock(), &mut |event| n4_event(hosts, deferred, event))?;
         self.metrics.faults(Fault::PfcpUnlisted, self.n4.take_unlisted());
         if let Some(ue) = self.n4.take_ue() {
-            let count = self.n4.counters().from_ues - before;
+            let sum = self.n4.counters().from_ues;
+            let count = sum - std::mem::replace(&mut self.n4_from_ues, sum);
             (0..count).for_each(|_| self.metrics.fault(Fault::PfcpFromUe));
             self.ue_peers[1].log(ue, count);
         }

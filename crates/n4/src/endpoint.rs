@@ -134,8 +134,13 @@ impl Endpoint {
         Ok(if more { Some(now) } else { next })
     }
 
-    /// Receives a bounded number of datagrams. Returns true if more may be waiting.
-    fn receive(&mut self, now: Instant, events: &mut dyn FnMut(Event<'_>)) -> io::Result<bool> {
+    /// Receives a bounded number of datagrams; does nothing else that is due. Returns true if more
+    /// may be waiting.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the socket fails.
+    pub fn receive(&mut self, now: Instant, events: &mut dyn FnMut(Event<'_>)) -> io::Result<bool> {
         for _ in 0..BATCHES {
             match self.inbox.receive(&self.socket) {
                 Ok(count) => {

@@ -39,7 +39,8 @@ pub enum Event<'a> {
     /// The peer answered a heartbeat of [`Endpoint::probe`]. One event covers all unanswered
     /// probes.
     Alive { assoc: AssocId },
-    /// A descriptor passed to [`Endpoint::watch`] is readable.
+    /// A descriptor passed to [`Endpoint::watch`] is readable. In one poll of an endpoint it
+    /// precedes the messages.
     Readable { token: u64 },
 }
 

@@ -131,3 +131,46 @@ fn enb_and_gnb_share_balancer() {
     polled.expect("it is polled");
     assert_eq!(answer, Some((crate::PPID_S1AP, vec![0x00, 15])));
 }
+
+/// A RAN node's message may follow from what the UPF did: the host gets the UPF's response first.
+#[test]
+fn responses_of_upf_precede_n2() {
+    let upf = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
+    upf.set_read_timeout(Some(std::time::Duration::from_secs(10))).expect("a timeout");
+    let address = upf.local_addr().expect("an address");
+    let network = Network::new();
+    let endpoint = network.bind(&n2(AMF.ip(), AMF.port())).expect("it binds");
+    let config = n4::Config::new(Ipv4Addr::LOCALHOST.into(), vec![address], RecoveryTimeStamp(1), 1);
+    let n4 = n4::Endpoint::bind((Ipv4Addr::LOCALHOST, 0).into(), config, None).expect("a UDP port");
+    let (input_sender, inputs) = HostSender::without_host();
+    let parts = Balancer::with_local_host(endpoint, n4, input_sender, Arc::new(Metrics::new())).expect("it starts");
+    let BalancerParts { mut balancer, commands: _outbound, .. } = parts;
+    let mut node = network.bind(&n2(NODE.into(), 0)).expect("it binds");
+    let own = node.connect(AMF).expect("it connects");
+    balancer.poll(Duration::ZERO).expect("it polls");
+    assert_eq!(count_events(&mut *node), (1, 0));
+    balancer.poll_n4().expect("it polls");
+    let mut request = [0; 512];
+    let (_, from) = upf.recv_from(&mut request).expect("an association setup request");
+    assert_eq!(request[..2], [0x20, 5]);
+    // Association Setup Response (TS 29.244 table 7.4.4.2-1): Node ID, Cause, Recovery Time Stamp.
+    let mut response = vec![0x20, 6, 0, 26, request[4], request[5], request[6], 0];
+    response.extend([0, 60, 0, 5, 0, 127, 0, 0, 1]);
+    response.extend([0, 19, 0, 1, 1]);
+    response.extend([0, 96, 0, 4, 0, 0, 0, 9]);
+    node.send(own, 0, crate::PPID_NGAP, &[0, 15]).expect("it is sent");
+    upf.send_to(&response, from).expect("it is sent");
+    balancer.poll(Duration::ZERO).expect("it polls");
+    let events: Vec<PeerEvent> = inputs.try_iter().map(event).collect();
+    assert!(
+        matches!(&events[..], [PeerEvent::Up { .. }, PeerEvent::Upf { up: true, .. }, PeerEvent::Ngap { .. }]),
+        "{events:?}"
+    );
+}
+
+fn event(input: Input) -> PeerEvent {
+    match input {
+        Input::Peer { envelope, .. } => envelope.event,
+        other => panic!("{other:?}"),
+    }
+}

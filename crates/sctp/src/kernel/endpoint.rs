@@ -114,13 +114,16 @@ impl Kernel {
         let woken = self.reactor.wait(wait)?;
         let ready = self.reactor.take_ready();
         let mut count = 0;
+        // The watched descriptors first, as `Event::Readable` promises.
         for item in &ready {
-            match *item {
-                Ready::Own(number) => count += self.receive(number, sink),
-                Ready::Watched(token) => {
-                    sink(Event::Readable { token });
-                    count += 1;
-                }
+            if let Ready::Watched(token) = *item {
+                sink(Event::Readable { token });
+                count += 1;
+            }
+        }
+        for item in &ready {
+            if let Ready::Own(number) = *item {
+                count += self.receive(number, sink);
             }
         }
         self.reactor.put_back(ready);

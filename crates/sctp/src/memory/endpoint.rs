@@ -99,9 +99,9 @@ impl Endpoint for Memory {
         self.borrowed = false;
         loop {
             self.take();
-            total += self.deliver(sink);
+            let pending = !self.delivering.is_empty();
             let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let woken = self.reactor.wait(if total > 0 { Some(Duration::ZERO) } else { rest })?;
+            let woken = self.reactor.wait(if pending { Some(Duration::ZERO) } else { rest })?;
             let ready = self.reactor.take_ready();
             for item in &ready {
                 if let Ready::Watched(token) = *item {
@@ -110,6 +110,7 @@ impl Endpoint for Memory {
                 }
             }
             self.reactor.put_back(ready);
+            total += self.deliver(sink);
             if woken {
                 // The wake-up may be for events of the network.
                 self.take();
