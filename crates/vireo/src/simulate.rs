@@ -195,6 +195,7 @@ fn faults((first, last): (u64, u64), setup: campaign::Setup) -> Result<(), Failu
         sum.failures += outcome.failures;
         (sum.taken_over, sum.migrated) = (sum.taken_over + outcome.taken_over, sum.migrated + outcome.migrated);
         sum.rebalances += outcome.rebalances;
+        sum.moves += outcome.moves;
         sum.proposals.0 += outcome.proposals.0;
         sum.proposals.1 += outcome.proposals.1;
         if first == last {
@@ -205,11 +206,12 @@ fn faults((first, last): (u64, u64), setup: campaign::Setup) -> Result<(), Failu
             broken.push(seed);
         }
     }
-    let campaign::Campaign { procedures, faults, failures, taken_over, migrated, rebalances, proposals, .. } = sum;
-    let (committed, refused) = proposals;
+    let campaign::Campaign { procedures, faults, failures, taken_over, migrated, rebalances, .. } = sum;
+    let ((committed, refused), moves) = (sum.proposals, sum.moves);
     println!(
         "{worlds} worlds: {procedures} procedures, {faults} faults, {failures} hosts taken for dead, {taken_over} UEs taken over, \
-         {migrated} handed over, {rebalances} changes of weights, {committed} proposals committed and {refused} refused, \
+         {migrated} handed over, {moves} handovers between 4G and 5G, {rebalances} changes of weights, \
+         {committed} proposals committed and {refused} refused, \
          {} worlds broken",
         broken.len()
     );

@@ -172,7 +172,7 @@ pub(crate) mod emm {
 /// Returns the procedure in progress of a context; `None` if there is none. The UE stays at its NF
 /// during a procedure.
 pub fn procedure_in_progress(ue: &UeContext) -> Option<NfKind> {
-    if ue.handover.is_some() || ue.source.is_some() {
+    if ue.is_in_handover() || ue.source.is_some() {
         return Some(NfKind::Handover);
     }
     match &ue.procedure {

@@ -16,11 +16,17 @@ fn is_up(sm: &SmContext) -> bool {
     sm.is_up() && !sm.is_over_nas() && matches!(sm.n4, N4State::Synced | N4State::Updating { .. })
 }
 
+/// Returns true if the session has come from the other dialect, and the UPF has not answered an
+/// earlier request. Its next request has the present tunnel.
+fn is_converting(sm: &SmContext) -> bool {
+    sm.is_up() && !sm.is_over_nas() && sm.n4 == N4State::Converting && sm.pfcp.up_seid != 0
+}
+
 /// Handles a Path Switch Request: the UE is already at another RAN node. A session that cannot be
 /// switched is released.
 pub(super) fn switch(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     match messages::switched_tunnel(sm, octets) {
-        Some(tunnel) if is_up(sm) => {
+        Some(tunnel) if is_up(sm) || is_converting(sm) => {
             sm.since = env.now;
             user_plane::forward_to(sm, Some(tunnel), out);
         }

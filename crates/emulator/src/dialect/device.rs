@@ -247,24 +247,15 @@ impl Device {
     pub(crate) fn hand_over(&mut self, container: &[u8]) -> bool {
         let spare = Device::new(self.rat(), self.usim().renewed());
         let moved = match std::mem::replace(self, spare) {
-            Device::Nr(ue) => {
-                ue.handed_over(container).map(|(moving, keys)| Device::Eps(LteUe::arrive_connected(moving, keys)))
-            }
-            Device::Eps(ue) => {
-                ue.handed_over(container).map(|(moving, keys)| Device::Nr(Ue::arrive_connected(moving, keys)))
-            }
+            Device::Nr(ue) => ue.into_eps(container).map(Device::Eps),
+            Device::Eps(ue) => ue.into_nr(container).map(Device::Nr),
         };
         moved.map(|device| *self = device).is_some()
     }
 
     /// Compares the key that a target of the other technology received with the UE's own.
     pub(crate) fn check_mapped_key(&mut self, key: &[u8], chaining: u8, out: &mut UeOutput) {
-        match self {
-            // {NCC = 0, K_gNB} (TS 33.501 8.4.2).
-            Device::Nr(ue) if chaining == 0 => ue.check_access_key(key, out),
-            Device::Nr(_) => out.events.push(ue::Event::Violation(ue::Violation::AccessKey)),
-            Device::Eps(ue) => ue.check_next_hop(key, chaining, out),
-        }
+        either!(self, ue => ue.check_mapped_key(key, chaining, out));
     }
 
     /// Returns true if the UE has a security context.

@@ -8,7 +8,7 @@ use crate::ran::{
     Fault, ForwardingEnd, HandoverOrder, PduRoute, SendError, SourceContainer, Violation, forwarding_teid,
     read_address, source_container,
 };
-use vireo_types::{RanNodeId, Teid};
+use vireo_types::{GnbId, RanNodeId, Tai, Teid};
 use vireo_wire::s1ap::*;
 use vireo_wire::s1ap::{build_s1ap, build_s1ap_ie, extract_s1ap_ies};
 
@@ -115,6 +115,17 @@ impl Enb {
         let enb = pdu.ie::<ie::eNB_UE_S1AP_ID>().and_then(Result::ok);
         let (Some(mme), Some(enb)) = (mme, enb) else { return Err(undecodable()) };
         self.identify(mme.0, enb.0)
+    }
+
+    /// Sends HANDOVER REQUIRED towards a gNB. The emulator's gNB refuses the handover if `refused`.
+    pub fn require_system_handover(
+        &self,
+        id: ConnectionId,
+        (target, area): (GnbId, Tai),
+        refused: bool,
+        out: &mut Outbox,
+    ) -> Result<(), SendError> {
+        self.require_handover(id, HandoverOrder { target: target.into(), area, refused, direct: false }, out)
     }
 
     /// Sends HANDOVER REQUIRED towards another eNB or a gNB. The target refuses if the order says

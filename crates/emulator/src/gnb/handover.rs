@@ -7,7 +7,7 @@ use super::resource::{SetupTransfer, address_of, end_of, read_setup};
 use super::{Event, Gnb, HandoverContext, Inbox, Outbox, PduRoute, Tunnel, downlink_teid, encode_by};
 use crate::ran::{Fault, ForwardingEnd, HandoverOrder, SendError, SourceContainer, Violation};
 use crate::ran::{forwarding_teid, source_container};
-use vireo_types::{GnbId, RanNodeId, RanUeNgapId, Tai};
+use vireo_types::{EnbId, GnbId, RanNodeId, RanUeNgapId, Tai};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
 
@@ -138,6 +138,18 @@ impl Gnb {
             HandoverOrder { target: target.into(), area, refused: false, direct: false },
             out,
         )
+    }
+
+    /// Sends HANDOVER REQUIRED towards an eNB. The emulator's eNB refuses the handover if
+    /// `refused`.
+    pub fn require_system_handover(
+        &self,
+        ran: RanUeNgapId,
+        (target, area): (EnbId, Tai),
+        refused: bool,
+        out: &mut Outbox,
+    ) -> Result<(), SendError> {
+        self.require_handover_with(ran, HandoverOrder { target: target.into(), area, refused, direct: false }, out)
     }
 
     /// As [`Gnb::require_handover`]; the target refuses if the order says so.

@@ -7,6 +7,7 @@
 mod authentication;
 mod common;
 pub use common::{Dialect, NasUe};
+mod conversion;
 pub mod eps;
 mod mobility;
 pub(crate) mod moves;

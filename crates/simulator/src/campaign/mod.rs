@@ -5,7 +5,8 @@
 //! * the controller (`core::placement::cluster::machine`),
 //! * one or two balancers (`core::placement::balancer`),
 //! * hosts (`core::placement::host` and the steps of `core::amf::engine` with real NAS security),
-//! * the emulator's gNBs, eNBs and UEs ([`Setup::rats`]).
+//! * the emulator's gNBs, eNBs and UEs ([`Setup::rats`]). With both technologies and one balancer,
+//!   connected UEs are handed over between gNBs and eNBs.
 //!
 //! Only sockets, threads and stores are simulated. Hosts crash, stop, become isolated, lose all
 //! connections, drain and start. The controller crashes with and without its store. A balancer is
@@ -66,6 +67,8 @@ pub struct Setup {
 pub struct Campaign {
     pub seed: u64,
     pub procedures: u64,
+    /// Handovers of UEs between 4G and 5G.
+    pub moves: u64,
     pub faults: u64,
     /// Hosts that were declared dead.
     pub failures: u64,
@@ -190,13 +193,15 @@ mod tests {
     #[test]
     fn enbs_and_their_ues_violate_nothing() {
         for (rats, has_two_balancers) in [(Rats::Eps, false), (Rats::Both, false), (Rats::Eps, true)] {
-            let mut sum = (0, 0);
+            let (mut sum, mut moves) = ((0, 0), 0);
             for seed in 1..=12 {
                 let setup = Setup { serve: Serve::Procedure, has_two_balancers, rats, ..with(Ack::One) };
                 let result = campaign(seed, setup);
                 assert!(result.violation.is_none(), "seed {seed}: {:?}\n{:#?}", result.violation, result.story);
                 sum = (sum.0 + result.procedures, sum.1 + result.faults);
+                moves += result.moves;
             }
+            assert!(rats != Rats::Both || moves > 100, "{moves} moves between 4G and 5G");
             assert!(sum.0 > 3_000 && sum.1 > 12, "{rats:?}: {sum:?} procedures and faults");
         }
     }

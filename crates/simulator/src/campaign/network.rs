@@ -25,6 +25,8 @@ const BASE: u64 = 1_795_000_000_000_000;
 /// Maximum delay of TCP's retransmission after a partition.
 const MAX_RETRANSMISSION_DELAY: u64 = 200 * MS;
 
+/// Maximum difference of two clocks.
+pub(super) const CLOCK_DIFFERENCE: u64 = 40 * MS;
 /// Maximum lag of a connection.
 const LAG: u64 = 20 * MS;
 /// Maximum additional lag of the messages of a slow balancer.
@@ -167,7 +169,7 @@ impl Network {
             random: StdRng::seed_from_u64(seed),
             oracle: Oracle::default(),
             mutation,
-            config: Rc::new(ran::config()),
+            config: Rc::new(ran::config_of_rats(rats)),
             faulty_until,
             skew: None,
             has_several_balancers: false,
@@ -186,7 +188,7 @@ impl Network {
 
     /// Starts a process; its clock is wrong by up to 20 ms in either direction.
     pub(super) fn spawn(&mut self) -> Process {
-        let ahead = self.random.random_range(0..40 * MS);
+        let ahead = self.random.random_range(0..CLOCK_DIFFERENCE);
         self.processes.push(State {
             alive: true,
             stopped_until: 0,

@@ -4,17 +4,20 @@
 //! and the home network.
 
 mod associations;
+mod course;
 mod dialect;
 mod home;
+mod moves;
 
 pub(super) use associations::{OpenBalancer, address, assoc, node_numbers};
 pub(super) use home::authenticate;
 
 use super::message::Input;
-use super::network::{Event, MS, Network, Process};
+use super::network::{CLOCK_DIFFERENCE, Event, MS, Network, Process};
 use super::oracle::Violation;
 use associations::{Link, dialect_of, gnb_of, neighbour};
-use dialect::{Node, NodeEvent, Phone, kind_of, uplink_nas_of};
+use course::Move;
+use dialect::{Node, NodeEvent, Phone, kind_of, requested_target, uplink_nas_of};
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -27,7 +30,7 @@ use vireo_core::placement::balance::BalancerId;
 use vireo_emulator::gnb::{GnbConfig, Outbox};
 use vireo_emulator::ue::{self, Cause, MmState, Profile, Registration, Service, UeOutput};
 use vireo_emulator::usim::{Keys, Usim};
-use vireo_emulator::{LAB_K, LAB_OPC};
+use vireo_emulator::{LAB_K, LAB_OPC, Rats};
 use vireo_types::{
     AssocId, Dialect, Dnn, Duration, GnbId, PduSessionType, Plmn, RanUeNgapId, Seid, SessionAddress, Snssai, Supi, Tac,
     Tai, Teid,
@@ -104,6 +107,8 @@ enum UeWait {
     Deregistered,
     Released,
     Switched,
+    /// The command of a handover to the other system.
+    Moved,
 }
 
 #[derive(Debug)]
@@ -114,6 +119,11 @@ struct Device {
     wait: Option<UeWait>,
     /// Associations of the gNB from which the UE was handed over last.
     source: Vec<AssocId>,
+    moving: Option<Move>,
+    /// True after a handover to the other system, until the UE has registered there.
+    is_arriving: bool,
+    /// Time of the last registration.
+    registered: u64,
     attempt: u32,
     done: u64,
     last_done: u64,
@@ -143,6 +153,11 @@ pub(super) struct Ran {
     received: BTreeSet<u64>,
     /// Commands to release connections that the AMF does not know, as sent.
     stale: BTreeSet<Rc<[u8]>>,
+    /// Connections that the core has requested for handovers: RAN nodes and identifiers of the
+    /// core.
+    requested: BTreeSet<(usize, u64)>,
+    /// Number of UEs that were handed over to the other system.
+    moves: u64,
 }
 
 fn plmn() -> Plmn {
@@ -153,11 +168,16 @@ fn internet() -> Dnn {
     "internet".parse().expect("a label")
 }
 
-/// Returns the core's configuration with timers that expire within a simulation.
-pub(super) fn config_with_short_timers() -> CoreConfig {
+/// Returns the core's configuration for these radio access technologies.
+pub(super) fn config_of_rats(rats: Rats) -> CoreConfig {
+    CoreConfig { interworks: rats == Rats::Both, ..config() }
+}
+
+/// Returns the configuration with timers that expire within a simulation.
+pub(super) fn config_with_short_timers(rats: Rats) -> CoreConfig {
     let (t3513, t35xx) = (Duration::from_millis(500), Duration::from_millis(900));
     let timers = Timers { t3513, t3550: t35xx, t3560: t35xx, t3570: t35xx, t3522: t35xx, ..Timers::default() };
-    CoreConfig { timers, ..config() }
+    CoreConfig { timers, ..config_of_rats(rats) }
 }
 
 /// Returns the core's configuration.
@@ -202,6 +222,11 @@ pub(crate) fn config() -> CoreConfig {
     }
 }
 
+/// Returns the keys of all subscribers.
+fn keys() -> Keys {
+    Keys { k: LAB_K, opc: LAB_OPC }
+}
+
 const UPF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 8);
 
 /// Returns an address of a host's pool partition.
@@ -227,13 +252,26 @@ impl Ran {
             slices: vec![SLICE],
             n3: Ipv4Addr::new(127, 0, 1, 1 + n as u8).into(),
         };
-        let keys = Keys { k: LAB_K, opc: LAB_OPC };
         let device = |n: usize| {
             let supi: Supi = format!("99970{:010}", n + 1).parse().expect("15 digits");
             let (dialect, at) = associations::place_of_ue(network.rats, n);
-            let ue = Phone::new(dialect, Usim::new(supi, keys));
-            Device { ue, at, ran: None, wait: None, source: Vec::new(), attempt: 0, done: 0, last_done: 0 }
+            let ue = Phone::new(dialect, Usim::new(supi, keys()));
+            Device {
+                ue,
+                at,
+                ran: None,
+                wait: None,
+                source: Vec::new(),
+                moving: None,
+                is_arriving: false,
+                registered: 0,
+                attempt: 0,
+                done: 0,
+                last_done: 0,
+            }
         };
+        let mut profile = Profile::new(plmn(), SLICE, internet());
+        profile.interworks = network.config.interworks;
         if network.has_several_balancers {
             network.clock.after(100 * MS, Event::Connect);
         } else {
@@ -246,7 +284,7 @@ impl Ran {
         Ran {
             nodes: (0..NODES).map(|n| if n < GNBS { Node::gnb(config(n)) } else { Node::enb(config(n)) }).collect(),
             devices: (0..ues).map(device).collect(),
-            profile: Profile::new(plmn(), SLICE, internet()),
+            profile,
             answered: BTreeMap::new(),
             requests: 0,
             sessions: BTreeSet::new(),
@@ -255,7 +293,14 @@ impl Ran {
             opened: 0,
             received: BTreeSet::new(),
             stale: BTreeSet::new(),
+            requested: BTreeSet::new(),
+            moves: 0,
         }
+    }
+
+    /// Returns the number of UEs that were handed over to the other system.
+    pub(super) fn moves(&self) -> u64 {
+        self.moves
     }
 
     /// Returns the number of completed procedures.
@@ -360,7 +405,10 @@ impl Ran {
             network.oracle.record_violation(Violation::Lost(n));
         };
         let is = match event {
-            ue::Event::Registered { .. } => UeWait::Registered,
+            ue::Event::Registered { .. } => {
+                (self.devices[n].is_arriving, self.devices[n].registered) = (false, network.clock.now());
+                UeWait::Registered
+            }
             ue::Event::ServiceAccepted => UeWait::Served,
             ue::Event::SessionUp { psi, .. } => UeWait::SessionUp(psi),
             ue::Event::SessionReleased { psi } => UeWait::SessionReleased(psi),
@@ -388,6 +436,7 @@ impl Ran {
 
     /// Completes a UE's procedure and schedules the next one.
     fn complete(&mut self, network: &mut Network, n: usize, is_successful: bool) {
+        self.end_move(n);
         let device = &mut self.devices[n];
         device.wait = None;
         device.attempt += 1;
@@ -414,7 +463,11 @@ impl Ran {
 
     fn start_procedure(&mut self, network: &mut Network, n: usize) {
         let device = &mut self.devices[n];
-        if device.wait.is_some() || !self.nodes[device.at].is_up() {
+        // Hosts compare the times of a subscriber's registrations, each by its own clock.
+        let is_too_early = device.ue.mm() == MmState::Deregistered
+            && device.registered != 0
+            && network.clock.now() < device.registered + CLOCK_DIFFERENCE;
+        if device.wait.is_some() || is_too_early || !self.nodes[device.at].is_up() {
             network.clock.after(50 * MS, Event::Ran(RanEvent::StartProcedure(n)));
             return;
         }
@@ -423,6 +476,7 @@ impl Ran {
         network.clock.after(PROCEDURE_TIMEOUT, Event::Ran(RanEvent::Timeout(n, attempt)));
         let choice = network.random.random_range(0..100);
         match (device.ue.mm(), device.ran) {
+            (MmState::Registered, _) if device.is_arriving => self.register_after_move(network, n),
             (MmState::Registered, None) => self.start_idle_procedure(network, n, choice),
             (MmState::Registered, Some(ran)) if device.ue.dialect() == Dialect::Eps => {
                 self.start_connected_procedure_of_eps(network, n, ran, choice);
@@ -467,6 +521,7 @@ impl Ran {
             (0..10, Some(psi)) => {
                 self.start(network, n, UeWait::SessionReleased(psi), |ue, _, out| ue.release(psi, out).is_ok());
             }
+            (10..25, Some(_)) if self.has_moves(network) => self.system_handover(network, n, ran),
             (10..45, Some(_)) => self.xn_handover(network, n, ran),
             (0..55, _) => {
                 self.start(network, n, UeWait::Deregistered, |ue, p, out| ue.deregister(p, out).is_ok());
@@ -481,6 +536,7 @@ impl Ran {
             0..15 => self.start(network, n, UeWait::Deregistered, |ue, p, out| ue.deregister(p, out).is_ok()),
             15..35 => self.reset(network, self.devices[n].at, Some(&[ran])),
             35..38 => self.reset(network, self.devices[n].at, None),
+            38..50 if self.has_moves(network) => self.system_handover(network, n, ran),
             38..60 => self.xn_handover(network, n, ran),
             // A radio link failure.
             60..66 => self.on_ue_timeout(network, n),
@@ -565,6 +621,7 @@ impl Ran {
         if network.has_several_balancers && key != 0 && !self.received.insert(key) {
             return;
         }
+        self.requested.extend(requested_target(dialect_of(gnb), pdu).map(|id| (gnb, id)));
         let events = self.nodes[gnb].receive_by((gnb, by), pdu, &mut out);
         self.send(network, gnb, &out);
         for (owner, event) in events {
@@ -574,6 +631,8 @@ impl Ran {
                     // A later procedure by another RAN node overtook this one's messages on their
                     // way to the owner, and it has released the UE meanwhile.
                 }
+                (NodeEvent::Violation(violation), _)
+                    if violation.is_unknown_ue() && self.is_release_crossed(gnb, pdu) => {}
                 (NodeEvent::Violation(violation), _) => {
                     let kind = kind_of(dialect_of(gnb), pdu);
                     let doing = self.devices.iter().map(|device| (device.at, device.ran, device.wait));
@@ -582,6 +641,7 @@ impl Ran {
                     network.oracle.record_violation(Violation::Node(violation));
                 }
                 (NodeEvent::Paging(tmsi), _) => self.paged(network, gnb, tmsi),
+                (NodeEvent::HandoverPrepared(prepared), Some(n)) => self.on_prepared(network, n, gnb, prepared),
                 (event, Some(n)) if self.devices[n].at == gnb => self.on_node_event(network, n, &event),
                 _ => {}
             }
@@ -599,8 +659,17 @@ impl Ran {
                     self.complete(network, n, true);
                 }
             }
+            NodeEvent::HandoverCommand { target, nas } => self.on_command(network, n, *target, nas),
+            NodeEvent::HandoverRefused | NodeEvent::HandoverCancelled
+                if self.devices[n].wait == Some(UeWait::Moved) =>
+            {
+                self.complete(network, n, *event == NodeEvent::HandoverCancelled);
+            }
             NodeEvent::PathSwitchFailed | NodeEvent::Released => {
-                self.devices[n].ran = None;
+                if let Some(ran) = self.devices[n].ran.take() {
+                    // Its release may follow.
+                    self.nodes[self.devices[n].at].drop_connection(ran);
+                }
                 self.devices[n].ue.connection_released();
                 let is_successful = self.devices[n].wait == Some(UeWait::Released);
                 if self.devices[n].wait.is_some() {
@@ -615,7 +684,8 @@ impl Ran {
     fn paged(&mut self, network: &mut Network, gnb: usize, tmsi: vireo_types::Tmsi) {
         let is_paged = |device: &Device| {
             let named = device.ue.guti().is_some_and(|guti| guti.tmsi == tmsi);
-            named && device.at == gnb && device.ran.is_none() && device.wait.is_none()
+            let is_idle = device.ran.is_none() && device.wait.is_none() && !device.is_arriving;
+            named && device.at == gnb && is_idle
         };
         if let Some(n) =
             self.devices.iter().position(|device| is_paged(device) && device.ue.mm() == MmState::Registered)

@@ -79,7 +79,7 @@ impl Simulation {
         let rebalances = network.skew.is_some();
         if setup.serve == Serve::Procedure {
             network.trace(format!("each UE has {replicas} replicas"));
-            network.config = Rc::new(ran::config_with_short_timers());
+            network.config = Rc::new(ran::config_with_short_timers(setup.rats));
             Ran::start_reports(&mut network);
         }
         if labels.is_some() {
@@ -138,6 +138,7 @@ impl Simulation {
             self.campaign.violation = Some((END, Violation::Stuck(ue)));
         }
         self.campaign.procedures = self.ran.procedures();
+        self.campaign.moves = self.ran.moves();
         self.campaign.epochs = self.controller.epoch();
         self.campaign.failures = self.controller.evicted_hosts;
         self.campaign.rebalances = self.controller.rebalances;

@@ -84,7 +84,8 @@ pub struct UeContext {
     pub connections: u16,
     /// 5GMM procedure in progress.
     pub procedure: Option<Procedure>,
-    /// Handover in progress. It runs concurrently with the 5GMM procedure.
+    /// Handover in progress, or the keys of one that has ended without HANDOVER NOTIFY. It runs
+    /// concurrently with the 5GMM procedure.
     pub handover: Option<handover::Handover>,
     /// Messages of sessions to UE and RAN, deferred while the UE moves from one RAN node to
     /// another.
@@ -216,6 +217,11 @@ impl UeContext {
     /// Returns true if the UE is registered, and has thus proved that it has the keys.
     pub fn is_registered(&self) -> bool {
         self.registration == Registration::Registered
+    }
+
+    /// Returns true if a handover is in progress.
+    pub fn is_in_handover(&self) -> bool {
+        self.handover.as_ref().is_some_and(handover::Handover::is_in_progress)
     }
 
     /// Returns true if the UE was commanded from one RAN node to another and is not known to have

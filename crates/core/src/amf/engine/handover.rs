@@ -2,12 +2,13 @@
 //!
 //! It also handles the messages that only handovers have.
 
+use super::nas::is_protected_by;
 use crate::amf::access;
 use crate::amf::context::Connection;
 use crate::amf::n2::{Cause, Fault, UeMessage};
 use crate::amf::procedures::handover;
 use crate::step::{Note, StepContext};
-use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId};
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, RanUeNgapId};
 use vireo_wire::ngap::CauseRadioNetwork;
 
 /// Handles a message of a handover target, or of the source node that the UE has left. Returns the
@@ -97,6 +98,19 @@ pub(super) fn on_other_connection(
         _ => ctx.note(Note::fault("handover-out-of-place")),
     }
     Ok(None)
+}
+
+/// Finds out where the UE is after a handover to the other system without HANDOVER NOTIFY: at the
+/// target if its first message there verifies under the keys of the target, at the source if one
+/// verifies under those of the source.
+pub(super) fn on_first_message(ctx: &mut StepContext<'_, '_>, dialect: Dialect, nas: &[u8]) {
+    let Some(keys) = handover::unconfirmed_keys(ctx.ue) else { return };
+    if keys.dialect() == dialect && is_protected_by(&keys, nas) {
+        ctx.note(Note::fault("handover-unconfirmed"));
+        handover::arrive_unconfirmed(ctx, keys);
+    } else if ctx.ue.security.as_ref().is_some_and(|own| own.dialect() == dialect && is_protected_by(own, nas)) {
+        ctx.ue.handover = None;
+    }
 }
 
 /// Handles a RAN-UE-NGAP-ID that the RAN node has reused for another UE: the node has no state of

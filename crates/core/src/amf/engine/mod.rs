@@ -185,9 +185,10 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
     service_request::smfs_have_answered(&mut ctx);
     smf_requests::send_waiting(&mut ctx);
     // After the answer to a handover that has failed.
-    if let Some(cause) = ctx.postponed_release.take_if(|_| ctx.ue.handover.is_none()) {
+    if let Some(cause) = ctx.postponed_release.take_if(|_| !ctx.ue.is_in_handover()) {
         ctx.release(cause);
     }
+    procedures::handover::drop_void_keys(ctx.ue);
     reach_ue(&mut ctx);
     an_release::forget_if_empty(&mut ctx);
     ctx.out
@@ -265,6 +266,7 @@ fn on_unreachable(ctx: &mut StepContext<'_, '_>) {
 
 fn initial(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMessage) {
     on_new_connection(ctx, assoc, &message);
+    handover::on_first_message(ctx, assoc.dialect(), &message.nas);
     match assoc.dialect() {
         Dialect::Nr => nas::initial(ctx, &message.nas),
         Dialect::Eps => emm::initial(ctx, &message.nas),
@@ -274,6 +276,7 @@ fn initial(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMess
 
 fn congested(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMessage) {
     on_new_connection(ctx, assoc, &message);
+    handover::on_first_message(ctx, assoc.dialect(), &message.nas);
     match assoc.dialect() {
         Dialect::Nr => nas::congested(ctx, &message.nas),
         Dialect::Eps => emm::congested(ctx, &message.nas),

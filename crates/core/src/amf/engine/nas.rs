@@ -7,6 +7,7 @@ use crate::amf::n2::NasIdentity;
 use crate::amf::procedures::common::congestion;
 use crate::amf::procedures::common::moves::{self, MoveRequest};
 use crate::amf::procedures::common::security_setup::nr;
+use crate::amf::procedures::handover::unconfirmed_keys;
 use crate::amf::procedures::{deregistration, registration, service_request, session};
 use crate::schedule::kind::emm::{CONTROL_PLANE_SERVICE_REQUEST, is_service_request};
 use crate::step::{Kind, Note, StepContext};
@@ -32,12 +33,18 @@ struct ReceivedNas {
 /// under a new LTMSI, so that naming a UE's 5G-GUTI cannot disturb that UE.
 pub fn is_authentic(ue: &UeContext, nas: &[u8]) -> bool {
     let Some(security) = &ue.security else { return false };
+    let is_at_target = || unconfirmed_keys(ue).is_some_and(|keys| is_protected_by(&keys, nas));
+    is_protected_by(security, nas) || moves::read(security, nas).is_some() || is_at_target()
+}
+
+/// Returns true if the message verifies under these keys, in their dialect.
+pub(super) fn is_protected_by(security: &NasSecurity, nas: &[u8]) -> bool {
     if security.dialect() == Dialect::Eps && is_service_request(nas) {
         return security.verify_service_request(nas).is_ok();
     }
     let header = header(security.dialect(), nas);
     let is_protected = matches!(header, Some(INTEGRITY | CIPHERED)) || is_partially_ciphered(nas);
-    is_protected && security.verify(nas).is_ok() || moves::read(security, nas).is_some()
+    is_protected && security.verify(nas).is_ok()
 }
 
 /// Returns true for a CONTROL PLANE SERVICE REQUEST of EPS, whose container alone is ciphered (TS

@@ -235,7 +235,7 @@ fn handed_over(
         Some((N2Sm::HandoverPreparationUnsuccessful, transfer)) => (Err(Some(transfer)), None),
         other => (Err(None), other),
     };
-    let is_waited_for = handover::smf_answered(ctx, (psi, number), update, response) || ctx.ue.handover.is_some();
+    let is_waited_for = handover::smf_answered(ctx, (psi, number), update, response) || ctx.ue.is_in_handover();
     // If the UE has left the target since, the SMF has been informed of it.
     let is_there = ctx.ue.connection.is_some_and(|c| c.amf_id == target);
     let completes = matches!(step, HandoverStep::Complete(_)) && is_there && is_waited_for;

@@ -223,6 +223,21 @@ fn path_switch_answer_waits_for_user_plane() {
     is_at_target(&network);
 }
 
+/// As [`handover_during_release_is_not_answered`], with a release while the UPF is updated.
+#[test]
+fn path_switch_is_not_answered_in_release() {
+    let mut network = two_enbs();
+    network.upf_answers = false;
+    x2(&mut network, &[5], ALGORITHMS);
+    let deadline = network.now + Duration::from_secs(10);
+    network.change(|ue| ue.connection.as_mut().expect("a connection").ran = RanContext::Releasing { deadline });
+    network.sent.clear();
+    network.upf_catches_up();
+    assert!(network.sent.is_empty(), "{:?}", network.kinds);
+    assert!(network.context().is_some_and(|context| context.handover.is_none()));
+    assert_eq!((succeeded(&network, Kind::PathSwitch), failed(&network, Kind::PathSwitch)), (0, 1));
+}
+
 #[test]
 fn ue_without_switched_bearer_is_detached() {
     let mut network = two_enbs();

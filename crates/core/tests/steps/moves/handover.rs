@@ -7,11 +7,11 @@ mod forwarding;
 mod pdus;
 
 use super::phone::{ENB_UE, Phone, derived};
-use super::{BEARER, qers, succeeded, update_accept};
+use super::{BEARER, authentications, qers, succeeded, update_accept};
 use crate::eps::kdf;
 use crate::lab::{ASSOC, ENB};
-use vireo_core::amf::context::{KeySet, UeContext};
-use vireo_core::amf::engine::Event;
+use vireo_core::amf::context::{KeySet, NasSecurity, NextHopChain, UeContext};
+use vireo_core::amf::engine::{Event, is_authentic};
 use vireo_core::smf::RanState;
 use vireo_core::step::{Effect, Kind, Note};
 use vireo_core::subscription::Subscription;
@@ -89,7 +89,7 @@ fn failed(phone: &Phone) -> usize {
 /// Asserts that the UE is where it was, with the same keys and sessions.
 fn is_unharmed(phone: &Phone, before: &UeContext) {
     let after = phone.context();
-    assert!(after.handover.is_none() && after.source.is_none(), "{after:?}");
+    assert!(!after.is_in_handover() && after.source.is_none(), "{after:?}");
     assert_eq!(after.connection.map(|c| (c.assoc, c.ran_id)), before.connection.map(|c| (c.assoc, c.ran_id)));
     let keys = |context: &UeContext| context.security.as_ref().map(|s| (s.key_set, s.kamf, s.uplink));
     assert_eq!(keys(&after), keys(before));
@@ -480,6 +480,99 @@ fn missing_arrival_leaves_ue_at_source() {
     assert!(phone.is_all_of(Dialect::Nr));
 }
 
+/// Returns the keys that the UE has in EPS after the handover that was required last.
+fn handed_to_4g(old: &NasSecurity) -> NasSecurityContext {
+    let count = |count| NasCount::new(count).expect("a COUNT");
+    let kamf = nas_5gs::KAmf::new(&old.kamf);
+    let (eia, eea) = (IntegrityAlgorithm::EIA2, CipheringAlgorithm::EEA2);
+    let (uplink, downlink) = (count(old.uplink), count(old.downlink));
+    NasSecurityContext::from_mapped_kasme_handover(&kamf, uplink, downlink, eia, eea).expect("keys")
+}
+
+/// A reset by the target overtakes HANDOVER NOTIFY: the first message of the UE proves that it has
+/// arrived.
+#[test]
+fn first_message_proves_arrival_in_4g() {
+    let mut phone = in_5g();
+    let before = phone.context();
+    let old = before.security.clone().expect("keys");
+    require_4g(&mut phone, ENB_ID);
+    let mme = requested_mme_id(&phone);
+    phone.lab.take_from_enb(&pdus::acknowledged_by_enb(mme, &[5]));
+    phone.lab.event(Event::ConnectionLost { assoc: ENB });
+    phone.lab.take_from_enb(&pdus::notified_by_enb(mme));
+    is_unharmed(&phone, &before);
+    phone.eps = Some(handed_to_4g(&old));
+    let update = phone.update_request(BEARER, true);
+    let header = NasEpsSecurityHeaderType::IntegrityProtected;
+    let nas = phone.eps.as_mut().expect("keys").protect(&update, header, Direction::Uplink).expect("it encodes");
+    let mut forged = nas.clone();
+    forged[4] ^= 1;
+    assert!(!is_authentic(&phone.context(), &forged) && is_authentic(&phone.context(), &nas));
+    phone.initial(nas.clone());
+    let after = phone.context();
+    assert_eq!(after.security.as_ref().map(|s| s.kamf), Some(derived(&old.kamf, 0x74, old.downlink)));
+    assert!(phone.is_all_of(Dialect::Eps) && after.handover.is_none(), "{after:?}");
+    assert_eq!(after.sessions[0].address, before.sessions[0].address);
+    let accept = update_accept(&mut phone);
+    assert_eq!(accept.eps_bearer_context_status.map(|status| status.value.to_vec()), Some(vec![0x20, 0]));
+    phone.set_up(&[5]);
+    phone.uplink(&NasEpsMessage::new_emm(NasTrackingAreaUpdateComplete::new()));
+    assert_eq!(succeeded(&phone, Kind::Mobility), 1);
+    assert!(!is_authentic(&phone.context(), &nas), "a replay");
+}
+
+/// As [`first_message_proves_arrival_in_4g`], after the loss of the source.
+#[test]
+fn first_message_proves_arrival_in_5g() {
+    let mut phone = in_4g();
+    let before = phone.context();
+    let old = before.security.clone().expect("keys");
+    require_5g(&mut phone, GNB_ID);
+    let amf_id = requested_amf_id(&phone);
+    phone.lab.take_from_gnb(0, &pdus::acknowledged_by_gnb(amf_id, &[3]));
+    let nh = phone.security().next_hop;
+    let Some(NextHopChain::At(hop)) = nh else { panic!("{nh:?}") };
+    phone.lab.event(Event::ConnectionLost { assoc: ENB });
+    phone.lab.take_from_gnb(0, &pdus::notified_by_gnb(amf_id));
+    assert_eq!((phone.context().connection, phone.context().session_dialect()), (None, Dialect::Eps));
+    let (nia, nea) = (nas::IntegrityAlgorithm::NIA2, nas::CipheringAlgorithm::NEA2);
+    let (kasme, nh) = (eps::KAsme::new(&old.kamf), eps::Nh::new(&hop.nh));
+    phone.nr = nas::NasSecurityContext::from_mapped_kamf_handover(&kasme, &nh, nia, nea).ok();
+    let request = phone.mobility_request(1 << 3);
+    let header = Nas5gsSecurityHeaderType::IntegrityProtected;
+    let octets = phone.nr.as_mut().expect("keys").protect(&request, header, nas::Direction::Uplink);
+    let octets = octets.expect("it encodes");
+    assert!(is_authentic(&phone.context(), &octets));
+    phone.initial_5g(&octets);
+    let after = phone.context();
+    assert_eq!(after.security.as_ref().map(|s| s.kamf), Some(kdf::derive(&old.kamf, 0x76, &hop.nh)));
+    assert!(phone.is_all_of(Dialect::Nr) && after.handover.is_none(), "{after:?}");
+    assert_eq!(after.sessions[0].address, before.sessions[0].address);
+    assert_eq!(authentications(&phone), 1);
+}
+
+/// The keys of a target that the UE has not reached end with the next message at the source.
+#[test]
+fn message_at_source_ends_unconfirmed_handover() {
+    let mut phone = in_5g();
+    let old = phone.security();
+    require_4g(&mut phone, ENB_ID);
+    let mme = requested_mme_id(&phone);
+    phone.lab.take_from_enb(&pdus::acknowledged_by_enb(mme, &[5]));
+    phone.lab.event(Event::ConnectionLost { assoc: ENB });
+    let connection = phone.context().connection.expect("a connection");
+    phone.lab.take_from_gnb(0, &pdus::released_by_gnb(connection.amf_id, connection.ran_id));
+    let update = phone.update_request(BEARER, true);
+    let header = NasEpsSecurityHeaderType::IntegrityProtected;
+    let nas = handed_to_4g(&old).protect(&update, header, Direction::Uplink).expect("it encodes");
+    assert!(is_authentic(&phone.context(), &nas));
+    (phone.lab.reachable, phone.lab.ran) = (true, None);
+    phone.lab.ue.connection_released();
+    phone.lab.ue_does(|ue, _, out| ue.service_request(vireo_emulator::ue::Service::Data, out).expect("a request"));
+    assert!(!is_authentic(&phone.context(), &nas) && phone.context().handover.is_none());
+}
+
 #[test]
 fn session_without_other_identity_ends_at_move() {
     let mut phone = in_5g();
@@ -563,6 +656,30 @@ fn procedure_of_source_ends_at_arrival() {
 }
 
 /// A UE moves back before the UPF has answered.
+/// The UPF has not answered the first conversion when the UE, which has returned, goes to another
+/// eNB.
+#[test]
+fn path_switch_before_conversion_succeeds() {
+    let mut phone = in_4g();
+    phone.lab.upf_answers = false;
+    require_5g(&mut phone, GNB_ID);
+    let amf = requested_amf_id(&phone);
+    phone.lab.take_from_gnb(0, &pdus::acknowledged_by_gnb(amf, &[3]));
+    phone.lab.take_from_gnb(0, &pdus::notified_by_gnb(amf));
+    phone.lab.set_up_enb(&pdus::s1_setup(ENB_ID));
+    require_4g(&mut phone, ENB_ID);
+    let mme = requested_mme_id(&phone);
+    phone.lab.take_from_enb(&pdus::acknowledged_by_enb(mme, &[5]));
+    phone.lab.take_from_enb(&pdus::notified_by_enb(mme));
+    phone.lab.take_from_enb(&pdus::switched_by_enb(mme));
+    assert!(to_enb(&phone, S1apPduKind::Successful_PathSwitchRequest).is_none(), "it waits for the UPF");
+    phone.lab.upf_catches_up();
+    assert!(to_enb(&phone, S1apPduKind::Successful_PathSwitchRequest).is_some());
+    assert_eq!((succeeded(&phone, Kind::PathSwitch), succeeded(&phone, Kind::Handover)), (1, 2));
+    let session = &phone.context().sessions[0];
+    assert_eq!((session.ran, session.downlink.map(|tunnel| tunnel.teid.0)), (RanState::Up, Some(0x0909_0909)));
+}
+
 #[test]
 fn return_before_upf_answer_converts_twice() {
     let mut phone = in_5g();

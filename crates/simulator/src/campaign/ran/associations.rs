@@ -245,15 +245,16 @@ impl Ran {
         self.links[gnb].iter().any(|link| link.assoc != lost && is_known(link))
     }
 
-    /// Returns true if the path switch of a UE is not answered and its source has lost all
-    /// associations or has reset all connections. The core may have made the UE idle before it
-    /// receives the path switch. It then releases the UE at the target gNB. Seed 432 with two
-    /// balancers does so.
+    /// Returns true if the path switch or the arrival of a UE is not answered and its source has
+    /// lost all associations or has reset all connections. The core may have made the UE idle
+    /// before it receives the path switch or HANDOVER NOTIFY. It then releases the UE at the
+    /// target. Seed 432 with two balancers does so.
     pub(super) fn has_lost_source(&self, network: &Network, n: usize) -> bool {
         let device = &self.devices[n];
         let is_up = |assoc: &AssocId| self.links[gnb_of(*assoc)].iter().any(|link| link.assoc == *assoc);
         let is_lost = |assoc: &AssocId| !is_up(assoc) || network.oracle.is_gone(BalancerId(assoc.balancer()));
-        device.wait == Some(UeWait::Switched) && device.source.iter().all(is_lost)
+        let is_moving = device.wait == Some(UeWait::Switched) || device.is_arriving;
+        is_moving && device.source.iter().all(is_lost)
     }
 
     /// Handles the end of an association.

@@ -7,11 +7,11 @@ use vireo_emulator::gnb::{self, Gnb, GnbConfig, HandoverContext, NgState, Outbox
 use vireo_emulator::ue::eps::LteUe;
 use vireo_emulator::ue::{CommandError, MmState, Profile, Registration, Service, Ue, UeOutput};
 use vireo_emulator::usim::Usim;
-use vireo_types::{Dialect, Guti, PduSessionType, RanUeNgapId, Tmsi};
+use vireo_types::{Dialect, EnbId, EnbKind, Guti, PduSessionType, RanUeNgapId, Supi, Tmsi};
 use vireo_wire::{ngap, s1ap};
 
 /// Event of a RAN node, as far as the campaign handles it.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) enum NodeEvent {
     Nas(Vec<u8>),
     ContextSetup([u8; 32]),
@@ -20,11 +20,28 @@ pub(super) enum NodeEvent {
         chaining: u8,
     },
     PathSwitchFailed,
+    HandoverPrepared(PreparedTarget),
+    HandoverCommand {
+        target: RanUeNgapId,
+        nas: Vec<u8>,
+    },
+    HandoverRefused,
+    HandoverCancelled,
     Released,
     Paging(Tmsi),
     Violation(NodeViolation),
     /// Any other event.
     Other,
+}
+
+/// Connection that a RAN node has prepared for a UE of the other system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PreparedTarget {
+    /// UE's connection at the source.
+    pub(super) source: RanUeNgapId,
+    pub(super) target: RanUeNgapId,
+    pub(super) key: [u8; 32],
+    pub(super) chaining: u8,
 }
 
 /// gNB or eNB.
@@ -179,6 +196,51 @@ impl Node {
         }
     }
 
+    /// Requires the handover of a UE to a RAN node of the other system, which refuses it if
+    /// `refused`.
+    pub(super) fn require_system_handover(
+        &self,
+        ran: RanUeNgapId,
+        target: &Node,
+        refused: bool,
+        out: &mut Outbox,
+    ) -> bool {
+        let required = match (self, target) {
+            (Node::Gnb(gnb), Node::Enb(enb)) => {
+                let EnbConfig { id, tai, .. } = enb.config();
+                let target = EnbId { plmn: tai.plmn, kind: EnbKind::Macro, id: *id };
+                gnb.require_system_handover(ran, (target, *tai), refused, out)
+            }
+            (Node::Enb(enb), Node::Gnb(gnb)) => {
+                enb.require_system_handover(ran, (gnb.config().id, gnb.config().tai), refused, out)
+            }
+            _ => return false,
+        };
+        required.is_ok()
+    }
+
+    pub(super) fn cancel_handover(&self, ran: RanUeNgapId, out: &mut Outbox) {
+        match self {
+            Node::Gnb(gnb) => drop(gnb.cancel_handover(ran, out)),
+            Node::Enb(enb) => drop(enb.cancel_handover(ran, out)),
+        }
+    }
+
+    pub(super) fn notify(&self, ran: RanUeNgapId, out: &mut Outbox) {
+        match self {
+            Node::Gnb(gnb) => drop(gnb.notify(ran, out)),
+            Node::Enb(enb) => drop(enb.notify(ran, out)),
+        }
+    }
+
+    /// Marks a connection whose UE is or will be at another node. It emits no further event.
+    pub(super) fn drop_connection(&mut self, ran: RanUeNgapId) {
+        match self {
+            Node::Gnb(gnb) => gnb.drop_prepared(ran),
+            Node::Enb(enb) => enb.drop_prepared(ran),
+        }
+    }
+
     /// Handles a PDU of the core. `number` is the node's. Returns the events, each with its UE.
     pub(super) fn receive_by(
         &mut self,
@@ -211,6 +273,12 @@ fn event_of_gnb(number: usize, event: gnb::Event, nas: &[u8]) -> NodeEvent {
         gnb::Event::ContextSetup { key, .. } => NodeEvent::ContextSetup(key),
         gnb::Event::PathSwitched { key, chaining, .. } => NodeEvent::PathSwitched { key, chaining },
         gnb::Event::PathSwitchFailed { .. } => NodeEvent::PathSwitchFailed,
+        gnb::Event::HandoverPrepared { source, target, key, chaining, .. } => {
+            NodeEvent::HandoverPrepared(PreparedTarget { source, target, key, chaining })
+        }
+        gnb::Event::HandoverCommand { target, nas, .. } => NodeEvent::HandoverCommand { target, nas },
+        gnb::Event::HandoverRefused { .. } => NodeEvent::HandoverRefused,
+        gnb::Event::HandoverCancelled { .. } => NodeEvent::HandoverCancelled,
         gnb::Event::Released { .. } => NodeEvent::Released,
         gnb::Event::Paging(tmsi) => NodeEvent::Paging(tmsi),
         gnb::Event::Violation(violation) => NodeEvent::Violation(NodeViolation::Gnb(number, violation)),
@@ -224,6 +292,12 @@ fn event_of_enb(number: usize, event: enb::Event, nas: &[u8]) -> NodeEvent {
         enb::Event::ContextSetup { key, .. } => NodeEvent::ContextSetup(key),
         enb::Event::PathSwitched { key, chaining, .. } => NodeEvent::PathSwitched { key, chaining },
         enb::Event::PathSwitchFailed { .. } => NodeEvent::PathSwitchFailed,
+        enb::Event::HandoverPrepared { source, target, key, chaining, .. } => {
+            NodeEvent::HandoverPrepared(PreparedTarget { source, target, key, chaining })
+        }
+        enb::Event::HandoverCommand { target, nas, .. } => NodeEvent::HandoverCommand { target, nas },
+        enb::Event::HandoverRefused { .. } => NodeEvent::HandoverRefused,
+        enb::Event::HandoverCancelled { .. } => NodeEvent::HandoverCancelled,
         enb::Event::Released { .. } => NodeEvent::Released,
         enb::Event::Paging(tmsi) => NodeEvent::Paging(tmsi),
         enb::Event::Violation(violation) => NodeEvent::Violation(NodeViolation::Enb(number, violation)),
@@ -248,6 +322,32 @@ pub(super) fn opened_connection(pdu: &[u8]) -> Option<RanUeNgapId> {
     match n2::route(pdu).ok()? {
         n2::Route::Initial { ran_id, .. } => Some(ran_id),
         _ => None,
+    }
+}
+
+/// Returns the core's identifier of the connection that a HANDOVER REQUEST asks of a RAN node.
+pub(super) fn requested_target(dialect: Dialect, pdu: &[u8]) -> Option<u64> {
+    let is_request = match dialect {
+        Dialect::Nr => ngap::NGAP_PDU::decode_borrowed(pdu)
+            .is_ok_and(|pdu| pdu.kind() == ngap::NgapPduKind::Initiating_HandoverResourceAllocation),
+        Dialect::Eps => s1ap::S1AP_PDU::decode_borrowed(pdu)
+            .is_ok_and(|pdu| pdu.kind() == s1ap::S1apPduKind::Initiating_HandoverResourceAllocation),
+    };
+    vireo_core::amf::access::ue_ids(dialect, pdu).0.filter(|_| is_request)
+}
+
+/// Returns the core's identifier of the connection that UE CONTEXT RELEASE COMMAND releases, if it
+/// names the connection by this alone.
+pub(super) fn target_released(dialect: Dialect, pdu: &[u8]) -> Option<u64> {
+    match dialect {
+        Dialect::Nr => match ngap::NGAP_PDU::decode_borrowed(pdu).ok()?.ie::<ngap::ie::UE_NGAP_IDs>()?.ok()? {
+            ngap::UENGAPIDs::aMF_UE_NGAP_ID(id) => Some(id.0),
+            _ => None,
+        },
+        Dialect::Eps => match s1ap::S1AP_PDU::decode_borrowed(pdu).ok()?.ie::<s1ap::ie::UE_S1AP_IDs>()?.ok()? {
+            s1ap::UES1APIDs::mME_UE_S1AP_ID(id) => Some(id.0.into()),
+            _ => None,
+        },
     }
 }
 
@@ -291,6 +391,10 @@ impl Phone {
         }
     }
 
+    pub(super) fn supi(&self) -> Supi {
+        either!(self, ue => ue.usim().supi())
+    }
+
     pub(super) fn mm(&self) -> MmState {
         either!(self, ue => ue.mm())
     }
@@ -301,10 +405,7 @@ impl Phone {
 
     /// Returns the GUTI whose S-TMSI the UE sends in RRC, if any.
     pub(super) fn access_guti(&self) -> Option<Guti> {
-        match self {
-            Phone::Nr(ue) => ue.guti(),
-            Phone::Eps(ue) => ue.access_guti(),
-        }
+        either!(self, ue => ue.access_guti())
     }
 
     /// Returns the first active session, if any.
@@ -360,6 +461,21 @@ impl Phone {
 
     pub(super) fn check_access_key(&mut self, key: &[u8], out: &mut UeOutput) {
         either!(self, ue => ue.check_access_key(key, out));
+    }
+
+    /// Hands the connected UE over to the other system, with the value of the NAS transparent
+    /// container in its command. It is `spare` if it cannot move, and false is returned.
+    pub(super) fn hand_over(&mut self, container: &[u8], spare: Phone) -> bool {
+        let moved = match std::mem::replace(self, spare) {
+            Phone::Nr(ue) => ue.into_eps(container).map(|ue| Phone::Eps(Box::new(ue))),
+            Phone::Eps(ue) => ue.into_nr(container).map(|ue| Phone::Nr(Box::new(ue))),
+        };
+        moved.map(|ue| *self = ue).is_some()
+    }
+
+    /// Compares the key that the target of such a handover received with the UE's own.
+    pub(super) fn check_mapped_key(&mut self, key: &[u8], chaining: u8, out: &mut UeOutput) {
+        either!(self, ue => ue.check_mapped_key(key, chaining, out));
     }
 
     pub(super) fn check_next_hop(&mut self, key: &[u8], chaining: u8, out: &mut UeOutput) {

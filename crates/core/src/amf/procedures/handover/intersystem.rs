@@ -9,7 +9,7 @@ use super::messages::{self, MappedCommand, MappedRequest, Request, RequestedSess
 use super::preparation::{new_target, refuse};
 use super::sessions::can_forward;
 use super::state::{Handover, N2Handover, SystemChange};
-use crate::amf::context::{HandoverKeys, NasSecurity, UeSecurityCapability};
+use crate::amf::context::{HandoverKeys, NasSecurity, UeContext, UeSecurityCapability};
 use crate::amf::n2::{HandoverRequired, SessionItems};
 use crate::amf::procedures::common::{moves, security_setup, session_conversion, user_plane};
 use crate::smf::{HandoverRefusal, Input};
@@ -132,16 +132,50 @@ pub(super) fn command(ctx: &mut StepContext<'_, '_>, to: Dialect, commands: Sess
 }
 
 /// Takes keys and sessions of the other system into use: the UE is at the target.
-pub(super) fn arrive(ctx: &mut StepContext<'_, '_>, mut keys: NasSecurity) {
-    let to = keys.dialect();
-    if let (Dialect::Eps, Some(security)) = (to, &ctx.ue.security) {
-        // The COUNTs go on (TS 33.501 8.6.1), also with what was sent since the mapping.
-        (keys.uplink, keys.downlink) = (security.uplink, security.downlink);
-    }
-    keys.derives_keys = ctx.ue.security.as_ref().is_some_and(|security| security.derives_keys);
-    ctx.ue.security_capability = capability(ctx, to);
-    ctx.ue.security = Some(keys);
+pub(super) fn arrive(ctx: &mut StepContext<'_, '_>, keys: NasSecurity) {
+    take_into_use(ctx, keys);
+    session_conversion::hand_over(ctx);
+}
+
+/// Takes the keys of [`unconfirmed_keys`] into use: a message has verified under them. The sessions
+/// follow as in an idle move, because the target has released its resources.
+pub fn arrive_unconfirmed(ctx: &mut StepContext<'_, '_>, keys: NasSecurity) {
+    ctx.ue.handover = None;
+    take_into_use(ctx, keys);
+    session_conversion::convert(ctx);
+}
+
+fn take_into_use(ctx: &mut StepContext<'_, '_>, keys: NasSecurity) {
+    ctx.ue.security_capability = capability(ctx, keys.dialect());
+    ctx.ue.security = Some(with_counts(keys, ctx.ue.security.as_ref()));
     // They are messages of the source's system.
     ctx.ue.deferred.clear();
-    session_conversion::hand_over(ctx);
+}
+
+/// Continues the COUNTs of the source's keys in EPS (TS 33.501 8.6.1), also with what was sent
+/// since the mapping.
+fn with_counts(mut keys: NasSecurity, source: Option<&NasSecurity>) -> NasSecurity {
+    let Some(source) = source else { return keys };
+    if keys.dialect() == Dialect::Eps {
+        (keys.uplink, keys.downlink) = (source.uplink, source.downlink);
+    }
+    keys.derives_keys = source.derives_keys;
+    keys
+}
+
+/// Returns the keys that the UE has if it has arrived at the target of a handover whose HANDOVER
+/// NOTIFY is missing: the target was lost, or its reset has overtaken the message.
+pub fn unconfirmed_keys(ue: &UeContext) -> Option<NasSecurity> {
+    match &ue.handover {
+        Some(Handover::Unconfirmed(keys)) => Some(with_counts(NasSecurity::clone(keys), ue.security.as_ref())),
+        _ => None,
+    }
+}
+
+/// Drops such keys of a UE that is not registered any more, or has other keys since.
+pub fn drop_void_keys(ue: &mut UeContext) {
+    let source = ue.security.as_ref().filter(|_| ue.is_registered()).map(|security| security.key_set.mapped());
+    let is_void =
+        |handover: &mut Handover| matches!(handover, Handover::Unconfirmed(keys) if source != Some(keys.key_set));
+    ue.handover.take_if(is_void);
 }

@@ -26,6 +26,7 @@ mod smf_updates;
 mod source;
 mod state;
 
+pub use intersystem::{arrive_unconfirmed, drop_void_keys, unconfirmed_keys};
 use messages::{PathSwitchAnswer, Request, RequestedSession};
 use preparation::{new_target, refuse};
 use sessions::{bits, has, is_any_updating, position};
@@ -139,6 +140,10 @@ fn switched(ctx: &mut StepContext<'_, '_>) {
     }
     let requested = |psi: u8| has(switching.requested, psi);
     ctx.ue.handover = None;
+    if ctx.is_being_released() {
+        // The RAN node has no UE context for the answer any more.
+        return ctx.note(Note::Failed(Kind::PathSwitch, 0));
+    }
     let now = ctx.now();
     let up = ctx.ue.sessions.iter_mut().filter(|s| requested(s.id()) && s.is_up());
     let mut switched: Vec<_> = up.map(|s| (s.id(), smf::switched(s, now).1)).collect();
@@ -190,7 +195,7 @@ pub fn released_by_ran(ctx: &mut StepContext<'_, '_>, released: &SessionItems) {
 /// Handles HANDOVER REQUIRED of the source.
 pub fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired) {
     ctx.note(Note::Started(Kind::Handover));
-    let ready = ctx.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && ctx.ue.handover.is_none();
+    let ready = ctx.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && !ctx.ue.is_in_handover();
     // The response to a service request must be sent where the UE is.
     if !ready || ctx.ue.remote_sessions.pending_accept.is_some() {
         return refuse(ctx, Radio::interaction_with_other_procedure);
@@ -430,6 +435,8 @@ pub fn notified(ctx: &mut StepContext<'_, '_>, location: Option<(Tai, NrCgi)>) {
 /// Handles HANDOVER CANCEL of the source.
 pub fn cancelled(ctx: &mut StepContext<'_, '_>) {
     abort(ctx);
+    // The source knows that the UE has not left.
+    ctx.ue.handover = None;
     ctx.send(messages::cancel_acknowledge);
 }
 
@@ -493,12 +500,17 @@ pub fn target_lost(ctx: &mut StepContext<'_, '_>) {
     fail(ctx, Radio::ho_failure_in_target_5GC_ngran_node_or_target_system);
 }
 
-/// Aborts a handover and releases the resources prepared at the target.
+/// Aborts a handover and releases the resources prepared at the target. A UE that was commanded to
+/// the other system may have arrived: the keys that it then has remain.
 pub fn abort(ctx: &mut StepContext<'_, '_>) {
     let handover = ctx.ue.remote_sessions.handover.take();
     let aborted = ctx.ue.handover.take();
     match &aborted {
         None => return,
+        Some(Handover::Unconfirmed(_)) => {
+            ctx.ue.handover = aborted;
+            return;
+        }
         Some(Handover::Switching(_)) => ctx.note(Note::Failed(Kind::PathSwitch, 0)),
         Some(Handover::Modifying(_)) => ctx.note(Note::fault("erab-modification-aborted")),
         Some(Handover::Moving(_) | Handover::ChangingSystem(_)) => ctx.note(Note::Failed(Kind::Handover, 0)),
@@ -513,4 +525,5 @@ pub fn abort(ctx: &mut StepContext<'_, '_>) {
     let cause = Cause::radioNetwork(Radio::handover_cancelled);
     let pdu = messages::release_target(moving.assoc, moving.amf_id, moving.ran_id, cause);
     ctx.effect(Effect::Ngap { assoc: moving.assoc, pdu });
+    ctx.ue.handover = aborted.and_then(Handover::unconfirmed);
 }

@@ -27,7 +27,8 @@ pub fn indicated(ctx: &mut StepContext<'_, '_>, request: &ErabModification) {
         return ctx.release(Cause::radioNetwork(cause));
     }
     let is_set_up = ctx.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp);
-    if !is_set_up || matches!(ctx.ue.handover, Some(Handover::Moving(_) | Handover::Switching(_))) {
+    let is_free = matches!(ctx.ue.handover, None | Some(Handover::Modifying(_) | Handover::Unconfirmed(_)));
+    if !is_set_up || !is_free {
         return ctx.note(Note::fault("handover-out-of-place"));
     }
     let (modified, failed): (Vec<_>, Vec<_>) = request.modified.iter().partition(|(psi, _)| is_up(*psi));

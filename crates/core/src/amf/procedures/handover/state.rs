@@ -17,6 +17,9 @@ pub enum Handover {
     Modifying(XnHandover),
     /// N2 or S1 handover to the other system: as [`Handover::Moving`].
     ChangingSystem(Box<SystemChange>),
+    /// Handover to the other system that has ended after HANDOVER COMMAND, without HANDOVER NOTIFY:
+    /// the mapped security context, which the UE has in use if it has arrived.
+    Unconfirmed(Box<NasSecurity>),
 }
 
 /// Handover between 5GS and EPS (TS 23.502 4.11.1.2).
@@ -70,7 +73,7 @@ impl Handover {
     /// with the responses of the UPFs, each of which has its own time limit.
     pub fn deadline(&self) -> Option<Instant> {
         match self {
-            Handover::Switching(_) | Handover::Modifying(_) => None,
+            Handover::Switching(_) | Handover::Modifying(_) | Handover::Unconfirmed(_) => None,
             Handover::Moving(moving) => Some(moving.deadline),
             Handover::ChangingSystem(change) => Some(change.target.deadline),
         }
@@ -79,7 +82,7 @@ impl Handover {
     /// Returns the target of an N2 handover.
     pub fn target(&self) -> Option<&N2Handover> {
         match self {
-            Handover::Switching(_) | Handover::Modifying(_) => None,
+            Handover::Switching(_) | Handover::Modifying(_) | Handover::Unconfirmed(_) => None,
             Handover::Moving(moving) => Some(moving),
             Handover::ChangingSystem(change) => Some(&change.target),
         }
@@ -88,7 +91,7 @@ impl Handover {
     /// As [`Handover::target`], to change it.
     pub(super) fn target_mut(&mut self) -> Option<&mut N2Handover> {
         match self {
-            Handover::Switching(_) | Handover::Modifying(_) => None,
+            Handover::Switching(_) | Handover::Modifying(_) | Handover::Unconfirmed(_) => None,
             Handover::Moving(moving) => Some(moving),
             Handover::ChangingSystem(change) => Some(&mut change.target),
         }
@@ -97,6 +100,21 @@ impl Handover {
     /// Returns true if the target is in the other system.
     pub fn changes_system(&self) -> bool {
         matches!(self, Handover::ChangingSystem(_))
+    }
+
+    /// Returns true unless the handover has ended.
+    pub fn is_in_progress(&self) -> bool {
+        !matches!(self, Handover::Unconfirmed(_))
+    }
+
+    /// Returns what remains of a handover without HANDOVER NOTIFY.
+    pub(super) fn unconfirmed(self) -> Option<Handover> {
+        match self {
+            Handover::ChangingSystem(change) if change.target.commanded => {
+                Some(Handover::Unconfirmed(Box::new(change.keys)))
+            }
+            _ => None,
+        }
     }
 }
 

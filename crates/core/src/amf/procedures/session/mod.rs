@@ -180,7 +180,7 @@ pub fn transfers(ctx: &mut StepContext<'_, '_>, kind: N2Sm, items: SessionItems)
 /// if the UE is in a procedure or handover; the operator can request it again.
 pub fn relocate(ctx: &mut StepContext<'_, '_>, upf: SocketAddr) {
     let settled = ctx.ue.connection.is_none_or(|connection| connection.ran == RanContext::SetUp);
-    let busy = ctx.ue.procedure.is_some() || ctx.ue.handover.is_some() || !ctx.ue.is_registered() || !settled;
+    let busy = ctx.ue.procedure.is_some() || ctx.ue.is_in_handover() || !ctx.ue.is_registered() || !settled;
     for at in (0..ctx.ue.sessions.len()).rev() {
         let session = &ctx.ue.sessions[at];
         if !session.is_live() || session.pfcp.upf == upf {

@@ -114,6 +114,31 @@ mod s1 {
         ))
     }
 
+    /// Returns PATH SWITCH REQUEST of another connection for bearer 5, with the tunnel end
+    /// [`FORWARDED`].
+    pub(in super::super) fn switched_by_enb(mme: u32) -> Vec<u8> {
+        let address = TransportLayerAddress(ADDRESS.into());
+        let item = ERABToBeSwitchedDLItem::new(ERABID(5), address, GTPTEID(FORWARDED), None);
+        let item = build_s1ap_ie!(REJECT E_RABToBeSwitchedDLItem(item)).expect("an item");
+        let algorithms = |octet: u8| BitString::from([octet, 0]);
+        let capability = UESecurityCapabilities::new(
+            EncryptionAlgorithms(algorithms(0xc0)),
+            IntegrityProtectionAlgorithms(algorithms(0xc0)),
+            None,
+        );
+        encoded(build_s1ap!(
+            InitiatingMessage,
+            PathSwitchRequest,
+            PathSwitchRequest,
+            eNB_UE_S1AP_ID(ENB_UE + 1),
+            E_RABToBeSwitchedDLList(ERABToBeSwitchedDLList(vec![item])),
+            SourceMME_UE_S1AP_ID(mme),
+            EUTRAN_CGI(cell()),
+            TAI(s1ap::helpers::tai(plmn(), [0, 1])),
+            UESecurityCapabilities(capability),
+        ))
+    }
+
     /// Returns HANDOVER CANCEL.
     pub(in super::super) fn cancelled_by_enb(mme: u32, enb: u32) -> Vec<u8> {
         encoded(build_s1ap!(

@@ -1,0 +1,21 @@
+//! Course of a handover between 4G and 5G.
+
+use super::dialect::PreparedTarget;
+
+/// How a handover goes on once its target is prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    Arrives,
+    TargetRefuses,
+    SourceCancels,
+    RadioLinkLost,
+}
+
+/// Handover of a UE to the other system, until the UE leaves its source.
+#[derive(Debug)]
+pub(super) struct Move {
+    /// Number of the target.
+    pub(super) to: usize,
+    pub(super) course: Course,
+    pub(super) prepared: Option<PreparedTarget>,
+}
