@@ -1,8 +1,9 @@
 //! Inputs of the host thread.
 
-use crate::unacked::{LostBalancer, UnackedMessage};
+use crate::unacked::{UnackedMessage, UnreachableBalancer};
 use crossbeam_channel::Sender;
 use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::message::{BalancerNotice, Envelope};
@@ -12,7 +13,7 @@ use vireo_ops::api::{Status, StatusFilter};
 use vireo_ops::reload::Reload;
 use vireo_ops::supervisor::WorkerEvent;
 use vireo_ops::ue_record::UeRecord;
-use vireo_types::{Bucket, Instant, Ltmsi, Supi};
+use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Supi};
 
 /// Input of a host: messages of the balancer, replies, worker events and commands.
 #[derive(Debug)]
@@ -21,10 +22,12 @@ pub enum Input {
     Peer { envelope: Envelope, at: Instant },
     /// Cluster: a notice of a balancer.
     Notice(BalancerNotice),
-    /// Cluster: a balancer and its associations are lost.
-    BalancerGone(Box<LostBalancer>),
+    /// Cluster: the connection to a balancer is lost.
+    BalancerUnreachable(Box<UnreachableBalancer>),
+    /// Cluster: these associations of unreachable balancers are lost.
+    AssociationsLost(BTreeSet<AssocId>),
     /// Cluster: a message for a UE that its association did not carry, because the balancer of the
-    /// association is lost.
+    /// association is unreachable.
     Unsent(Box<UnackedMessage>),
     /// Authentication result of the home network for a UE.
     Authentication { ltmsi: Ltmsi, answer: Box<Result<AuthenticationInfo, AuthenticationError>> },

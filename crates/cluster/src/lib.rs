@@ -42,4 +42,4 @@ pub use local_host::{HostTurn, LocalHost};
 pub use progress::ProgressCounter;
 pub use resident_controller::ResidentController;
 pub use status::member_status;
-pub use unacked::{LostBalancer, UnackedMessage};
+pub use unacked::{UnackedMessage, UnreachableBalancer};

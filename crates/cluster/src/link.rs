@@ -1,9 +1,9 @@
 //! Link thread of a host: connections to the controller and to all balancers.
 //!
 //! Messages of balancers go to the host's input queue. Messages of the host go to the balancer that
-//! has their association. The loss of the controller stops nothing. The loss of a balancer ends the
-//! associations that it had. If the cluster evicts this host, the host ends: other hosts own its
-//! UEs.
+//! has their association. The loss of the controller stops nothing. A balancer without a connection
+//! is unreachable; its associations are lost when a map lacks it. If the cluster evicts this host,
+//! the host ends: other hosts own its UEs.
 
 mod running;
 
@@ -18,7 +18,7 @@ use crate::heartbeat::HeartbeatTargets;
 use crate::input::Input;
 use crate::input_queue::HostSender;
 use crate::progress::ProgressCounter;
-use crate::unacked::{LostBalancer, UnackedMessage};
+use crate::unacked::{UnackedMessage, UnreachableBalancer};
 use crossbeam_channel::TrySendError;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,7 +28,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vireo_core::placement::balance::{BalancerId, HostId};
 use vireo_core::placement::cluster::ClusterMap;
-use vireo_core::placement::host::{BarrierReply, Barriers, PendingPfcp, PfcpRequest, UnackedQueue};
+use vireo_core::placement::host::{
+    BalancerAssociations, BarrierReply, Barriers, PendingPfcp, PfcpRequest, UnackedQueue,
+};
 use vireo_core::placement::message::{
     BalancerNotice, ClusterOutput, HostNotice, PeerEvent, RanOutput, ToBalancer, ToController, ToHost, ToMember,
     Welcome,
@@ -81,8 +83,8 @@ struct BalancerConnection {
     address: SocketAddr,
     stream: Option<Stream>,
     retry_at: Instant,
-    /// Associations of the balancer, as far as known, and their local addresses.
-    up: BTreeSet<AssocId>,
+    /// Associations of the balancer, and their local addresses.
+    associations: BalancerAssociations,
     endpoints: Vec<IpAddr>,
     /// Messages that the balancer has not confirmed.
     unacked: UnackedQueue<UnackedMessage>,
@@ -90,8 +92,8 @@ struct BalancerConnection {
 
 impl BalancerConnection {
     fn new(address: SocketAddr, retry_at: Instant) -> Self {
-        let (up, endpoints, unacked) = (BTreeSet::new(), Vec::new(), UnackedQueue::default());
-        BalancerConnection { address, stream: None, retry_at, up, endpoints, unacked }
+        let (associations, endpoints, unacked) = Default::default();
+        BalancerConnection { address, stream: None, retry_at, associations, endpoints, unacked }
     }
 
     /// Sends a balancer the map that lacks it, as far as the socket accepts. A balancer that the
@@ -106,10 +108,10 @@ impl BalancerConnection {
     }
 
     /// Closes the connection and returns the balancer's state.
-    fn end(&mut self) -> LostBalancer {
+    fn end(&mut self) -> UnreachableBalancer {
         self.stream = None;
-        LostBalancer {
-            associations: std::mem::take(&mut self.up),
+        UnreachableBalancer {
+            associations: self.associations.on_disconnect(),
             endpoints: std::mem::take(&mut self.endpoints),
             unsent: self.unacked.end(),
         }
@@ -217,7 +219,8 @@ impl Link {
                 tracing::warn!(balancer = balancer.0, epoch = map.epoch(), "a balancer is gone");
                 connection.report_removal(&map);
                 self.barriers.remove(balancer, clock());
-                self.down(connection.end(), input_sender);
+                self.on_unreachable(connection.end(), input_sender);
+                self.on_lost(connection.associations.take_lost(), input_sender);
                 self.complete_barriers(input_sender);
             }
         }
@@ -440,29 +443,36 @@ impl Link {
         lost.into_iter().for_each(|(balancer, error)| self.on_disconnect(balancer, &error, input_sender));
     }
 
-    /// Handles the loss of a balancer connection. Its associations are lost, too: the balancer is
-    /// dead or has dropped this host.
+    /// Handles the loss of a balancer connection: the balancer is dead, or has dropped this host.
     fn on_disconnect(&mut self, balancer: BalancerId, why: &FrameError, input_sender: &HostSender) {
         let Some(connection) = self.balancers.get_mut(&balancer) else { return };
-        if !connection.up.is_empty() {
+        let unreachable = connection.end();
+        if !unreachable.associations.is_empty() {
             tracing::warn!(balancer = balancer.0, %why, "the connection to a balancer is lost");
         }
-        let lost = connection.end();
         self.barriers.on_disconnect(balancer, clock());
         if self.holder == Some(balancer) {
             self.pending_pfcp.mark_undelivered();
         }
-        self.down(lost, input_sender);
+        self.on_unreachable(unreachable, input_sender);
         self.complete_barriers(input_sender);
     }
 
-    fn down(&mut self, mut lost: LostBalancer, input_sender: &HostSender) {
+    fn on_unreachable(&mut self, mut balancer: UnreachableBalancer, input_sender: &HostSender) {
         // Addresses that another balancer has too are not reported as gone.
         let has_other =
             |address: &IpAddr| self.balancers.values().any(|connection| connection.endpoints.contains(address));
-        lost.endpoints.retain(|address| !has_other(address));
-        if !lost.associations.is_empty() {
-            self.offer(Input::BalancerGone(Box::new(lost)), input_sender);
+        balancer.endpoints.retain(|address| !has_other(address));
+        if !balancer.associations.is_empty() {
+            self.offer(Input::BalancerUnreachable(Box::new(balancer)), input_sender);
+            input_sender.wake();
+        }
+    }
+
+    /// Handles that associations of unreachable balancers are lost.
+    fn on_lost(&mut self, associations: BTreeSet<AssocId>, input_sender: &HostSender) {
+        if !associations.is_empty() {
+            self.offer(Input::AssociationsLost(associations), input_sender);
             input_sender.wake();
         }
     }
@@ -504,7 +514,7 @@ impl Link {
     fn receive_from(&mut self, balancer: BalancerId, input_sender: &HostSender) -> Result<bool, LinkError> {
         let mut received_any = false;
         loop {
-            let Some(BalancerConnection { up, endpoints, unacked, stream: Some(stream), .. }) =
+            let Some(BalancerConnection { associations, endpoints, unacked, stream: Some(stream), .. }) =
                 self.balancers.get_mut(&balancer)
             else {
                 return Ok(received_any);
@@ -516,11 +526,12 @@ impl Link {
                 continue;
             };
             let message: ToHost<'_> = frame::decode(octets)?;
+            let lost = if message.is_for_served_host() { associations.take_lost() } else { BTreeSet::new() };
             let input = match message {
                 ToHost::Event(envelope) => {
                     match &envelope.event {
-                        PeerEvent::Up { assoc, .. } => drop(up.insert(*assoc)),
-                        PeerEvent::Down { assoc, restarted: false } => drop(up.remove(assoc)),
+                        PeerEvent::Up { assoc, .. } => associations.on_up(*assoc),
+                        PeerEvent::Down { assoc, restarted: false } => associations.on_down(*assoc),
                         PeerEvent::Pfcp { seid, request: false, message, .. } => {
                             _ = self.pending_pfcp.on_response(*seid, message);
                         }
@@ -547,6 +558,7 @@ impl Link {
                     continue;
                 }
                 ToHost::BarrierReply { number } => {
+                    self.on_lost(lost, input_sender);
                     self.barriers.on_answer(balancer, number);
                     self.complete_barriers(input_sender);
                     received_any = true;
@@ -554,6 +566,7 @@ impl Link {
                 }
             };
             received_any = true;
+            self.on_lost(lost, input_sender);
             self.offer(input, input_sender);
             if !self.deferred.is_empty() {
                 return Ok(true);

@@ -1,4 +1,4 @@
-//! State of a lost balancer: its associations, and messages that it may not have sent.
+//! State of an unreachable balancer: its associations, and messages that it may not have sent.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,11 +15,11 @@ pub struct UnackedMessage {
     pub pdu: Vec<u8>,
 }
 
-/// State of a lost balancer that other balancers continue.
+/// State of an unreachable balancer that other balancers continue.
 #[derive(Debug)]
-pub struct LostBalancer {
+pub struct UnreachableBalancer {
     pub associations: BTreeSet<AssocId>,
-    /// AMF addresses at which the associations ended.
+    /// AMF addresses of the associations.
     pub endpoints: Vec<IpAddr>,
     /// Messages that the balancer may not have sent.
     pub unsent: Vec<UnackedMessage>,

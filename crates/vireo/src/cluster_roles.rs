@@ -142,22 +142,7 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     config.state.check_tls()?;
     config.unlock_state()?;
     let store = open(&config.subscribers)?;
-    let settings = HostNodeConfig {
-        host: HostConfig {
-            core: config.core,
-            slices: config.slices,
-            pools: config.pools,
-            state: config.state,
-            overload: config.overload,
-            program: program(&config.log),
-            allow: config.n2.allow,
-        },
-        api: config.api,
-        udm: config.subscribers.udm,
-        cluster: config.cluster,
-        sbi,
-    };
-    let node = HostNode::start(settings, store, Arc::new(Metrics::new()))?;
+    let node = HostNode::start(host_settings(config, sbi), store, Arc::new(Metrics::new()))?;
     tracing::info!(host = node.number(), api = ?node.api(), "the host is up");
     let reload = || {
         if let Some(config) = reloader.read() {
@@ -170,6 +155,14 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     let failed = ended && !node.has_left();
     node.stop()?;
     if failed { Err(Failure("the host is in its cluster no longer; see the log".into())) } else { Ok(()) }
+}
+
+/// Returns the configuration of a host. In SBA mode (`sbi` set) the host is an AMF that uses a
+/// separate SMF.
+pub(crate) fn host_settings(config: Config, sbi: Option<SbiConfig>) -> HostNodeConfig {
+    let Config { core, slices, pools, state, overload, log, n2, api, subscribers, cluster, .. } = config;
+    let host = HostConfig { core, slices, pools, state, overload, program: program(&log), allow: n2.allow };
+    HostNodeConfig { host, api, udm: subscribers.udm, cluster, sbi }
 }
 
 /// Opens the subscriber database. If several hosts start without one, one host creates it, and the

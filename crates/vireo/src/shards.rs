@@ -1,15 +1,14 @@
 //! `vireo run` with `pools.shards` above 1, and the hidden command of a shard.
 
+use crate::cluster_roles::host_settings;
 use crate::logging;
 use crate::reload::{self, Function, Reloader};
 use crate::run::{Health, Signals, ignore_hangup, reload_upf};
 use std::path::Path;
 use std::sync::Arc;
-use vireo_amf::HostConfig;
 use vireo_config::roles::{self, serve_this_core};
-use vireo_config::worker_process::{log_of_data_workers, program, shard_program};
+use vireo_config::worker_process::{log_of_data_workers, shard_program};
 use vireo_config::{Config, Failure, Source};
-use vireo_node::cluster::HostNodeConfig;
 use vireo_node::shards::{ConfigText, ShardMember, ShardedCore, ShardsConfig};
 use vireo_ops::api::ApiSocket;
 use vireo_ops::metrics::Metrics;
@@ -79,30 +78,14 @@ pub(crate) fn shard() -> Result<(), Failure> {
 }
 
 fn serve(member: &mut ShardMember, kept: &privileges::RetainedPrivileges) -> Result<(), Failure> {
-    let config = parse(member.config())?;
+    let mut config = parse(member.config())?;
     logging::start(&config.log)?;
     logging::report_to_parent()?;
     ignore_hangup()?;
     kept.log();
-    let mut api = config.api;
-    (api.listen, api.socket) = (None, ApiSocket::Off);
+    (config.api.listen, config.api.socket) = (None, ApiSocket::Off);
     let store = config.subscribers.open()?;
-    let settings = HostNodeConfig {
-        host: HostConfig {
-            core: config.core,
-            slices: config.slices,
-            pools: config.pools,
-            state: config.state,
-            overload: config.overload,
-            program: program(&config.log),
-            allow: config.n2.allow,
-        },
-        api,
-        udm: config.subscribers.udm,
-        cluster: config.cluster,
-        sbi: None,
-    };
-    let shard = member.start(settings, store, Arc::new(Metrics::new()))?;
+    let shard = member.start(host_settings(config, None), store, Arc::new(Metrics::new()))?;
     // After all threads and files exist that are needed from the start.
     privileges::confine(privileges::Profile::Shard);
     let number = member.number();

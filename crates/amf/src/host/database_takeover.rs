@@ -207,7 +207,7 @@ fn introduces(input: &Input) -> bool {
 fn introductions(waiting: &mut VecDeque<Input>) -> Vec<Input> {
     let ends = |input: &Input| match input {
         Input::Peer { envelope, .. } => matches!(envelope.event, PeerEvent::Down { .. }),
-        input => matches!(input, Input::BalancerGone(_)),
+        input => matches!(input, Input::BalancerUnreachable(_) | Input::AssociationsLost(_)),
     };
     let end = waiting.iter().position(ends).unwrap_or(waiting.len());
     let (nodes, others): (Vec<Input>, Vec<Input>) = waiting.drain(..end).partition(introduces);

@@ -106,7 +106,7 @@ impl Host {
                 None => return Some(input),
             },
             Input::Notice(BalancerNotice::Node(_)) => (0, InputTarget::Introduction),
-            Input::BalancerGone(_) | Input::Unsent(_) => (0, InputTarget::Node),
+            Input::BalancerUnreachable(_) | Input::AssociationsLost(_) | Input::Unsent(_) => (0, InputTarget::Node),
             _ => return Some(input),
         };
         let receiver = match &input {

@@ -414,7 +414,8 @@ impl Host {
         match input {
             Input::Peer { envelope, .. } => self.on_peer_event(envelope.event, envelope.answers),
             Input::Notice(notice) => self.on_notice(notice),
-            Input::BalancerGone(lost) => self.on_balancer_lost(*lost),
+            Input::BalancerUnreachable(balancer) => self.on_balancer_unreachable(*balancer),
+            Input::AssociationsLost(associations) => self.associations_lost(associations),
             Input::Unsent(message) => self.send_again(*message),
             Input::Authentication { ltmsi, answer } => {
                 self.deliver_to(ltmsi, &Event::Authentication(*answer).into(), NfKind::Registration);
@@ -445,10 +446,7 @@ impl Host {
     /// Processes an event of a RAN node or UPF.
     fn on_peer_event(&mut self, event: PeerEvent, answers: bool) {
         match event {
-            PeerEvent::Up { assoc, peer } => {
-                tracing::info!(assoc = assoc.0, %peer, "a RAN node is connected");
-                self.nodes.up(assoc, peer);
-            }
+            PeerEvent::Up { assoc, peer } => self.association_up(assoc, peer),
             PeerEvent::Down { assoc, restarted } => self.association_lost(assoc, restarted),
             PeerEvent::Alive { assoc } => self.node_lives(assoc),
             PeerEvent::Ngap { assoc, view, pdu } => self.ngap(assoc, view, &pdu, answers),

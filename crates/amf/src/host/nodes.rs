@@ -6,8 +6,9 @@ use super::state::Host;
 use crate::worker::outbox::Summary;
 use crate::worker::ran::PublishedNode;
 use crate::worker::region_layout;
-use std::net::IpAddr;
-use vireo_cluster::{LostBalancer, UnackedMessage};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use vireo_cluster::{UnackedMessage, UnreachableBalancer};
 use vireo_core::amf::context;
 use vireo_core::amf::engine::Event;
 use vireo_core::amf::ran::ResetItem;
@@ -33,12 +34,25 @@ impl Host {
         self.execute_node_outputs(outputs);
     }
 
-    /// Handles the loss of a balancer. Messages that the balancer did not confirm are sent by other
-    /// associations.
-    pub(super) fn on_balancer_lost(&mut self, lost: LostBalancer) {
-        let LostBalancer { associations, endpoints, unsent } = lost;
+    /// Handles a new association.
+    pub(super) fn association_up(&mut self, assoc: AssocId, peer: SocketAddr) {
+        tracing::info!(assoc = assoc.0, %peer, "a RAN node is connected");
+        let outputs = self.nodes.up(assoc, peer);
+        self.execute_node_outputs(outputs);
+    }
+
+    /// Handles that associations of unreachable balancers are lost.
+    pub(super) fn associations_lost(&mut self, associations: BTreeSet<AssocId>) {
+        let outputs = self.nodes.on_associations_lost(associations);
+        self.execute_node_outputs(outputs);
+    }
+
+    /// Handles the end of the connection to a balancer. Messages that the balancer did not confirm
+    /// are sent by other associations.
+    pub(super) fn on_balancer_unreachable(&mut self, balancer: UnreachableBalancer) {
+        let UnreachableBalancer { associations, endpoints, unsent } = balancer;
         let answers = self.is_ran_responder();
-        let outputs = self.nodes.on_balancer_lost(associations, &endpoints, answers);
+        let outputs = self.nodes.on_balancer_unreachable(associations, &endpoints, answers);
         self.execute_node_outputs(outputs);
         if !unsent.is_empty() {
             tracing::warn!(count = unsent.len(), "what a balancer has not said to have sent goes by others");
@@ -168,6 +182,7 @@ impl Host {
             }
             NodeEvent::Replaced { .. }
             | NodeEvent::Silent { .. }
+            | NodeEvent::Unreachable { .. }
             | NodeEvent::LostUnbound { .. }
             | NodeEvent::LostOne { .. }
             | NodeEvent::LostNode { .. } => log_lost_association(event),
@@ -252,13 +267,14 @@ impl Host {
         }
     }
 
-    /// Publishes the list of RAN nodes to the workers.
+    /// Publishes the list of reachable RAN nodes to the workers.
     pub(super) fn post_nodes(&self) {
         let of = |(assoc, node): (AssocId, &Node)| {
             let areas = node.record.areas.iter().map(|a| a.tai).collect();
             PublishedNode { assoc, id: node.record.id, areas }
         };
-        let nodes: Vec<PublishedNode> = self.nodes.iter().map(of).collect();
+        let reachable = self.nodes.iter().filter(|(assoc, _)| self.nodes.is_reachable(*assoc));
+        let nodes: Vec<PublishedNode> = reachable.map(of).collect();
         let posted = postcard::to_stdvec(&nodes).map_err(|e| e.to_string());
         let posted = posted.and_then(|octets| {
             self.ues.region.publish(region_layout::BULLETIN_RAN, &octets).map_err(|e| e.to_string())
@@ -317,6 +333,11 @@ fn log_lost_association(event: NodeEvent) {
         NodeEvent::LostOne { assoc, restarted, remaining } => {
             tracing::warn!(assoc = assoc.0, restarted, remaining, "a RAN node has lost an association, and has others")
         }
+        NodeEvent::Unreachable { assoc, name } => tracing::warn!(
+            assoc = assoc.0,
+            name,
+            "RAN node unreachable: the balancer of its only association is not connected"
+        ),
         NodeEvent::LostNode { assoc, restarted, name } => {
             tracing::info!(assoc = assoc.0, restarted, name, "a RAN node is gone");
         }

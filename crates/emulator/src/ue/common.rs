@@ -7,6 +7,9 @@ use std::fmt;
 use vireo_types::Guti;
 use vireo_wire::security::IntegrityAlgorithm;
 
+/// Largest procedure transaction identity of a UE (TS 24.007 11.2.3.1a).
+const LAST_PTI: u8 = 254;
+
 /// NAS of one dialect, and the state that its UE has beside that of [`NasUe`].
 pub trait Dialect: fmt::Debug + Default {
     /// NAS security context.
@@ -18,10 +21,15 @@ pub trait Dialect: fmt::Debug + Default {
 
     /// Offset of the message type in a plain message.
     const TYPE_AT: usize;
+    /// Procedure transaction identity of the session in a registration, 0 for none.
+    const FIRST_PTI: u8;
 
     /// Returns true for a message that is allowed without protection before secure exchange is
     /// established (TS 24.501 4.4.4.2, TS 24.301 4.4.4.2).
     fn allowed_unprotected(kind: u8) -> bool;
+
+    /// Returns the identity by which scenarios name a session.
+    fn session_identity(session: &Session) -> u8;
 
     /// Decodes a plain message and passes it to its procedure.
     ///
@@ -72,6 +80,8 @@ pub struct NasUe<D: Dialect> {
     pub(super) is_foreign: bool,
     pub(super) pending: Option<Box<Pending<D>>>,
     pub(super) sessions: Vec<Session>,
+    /// Last procedure transaction identity of the UE.
+    pub(super) last_pti: u8,
     /// Uplink NAS COUNT from which the access key is derived.
     pub(super) access_count: u32,
     /// COUNT of the first SECURITY MODE COMPLETE, from which the access key may be derived as well.
@@ -97,6 +107,7 @@ impl<D: Dialect> NasUe<D> {
             is_foreign: false,
             pending: None,
             sessions: Vec::new(),
+            last_pti: D::FIRST_PTI,
             access_count: 0,
             first_complete: None,
             hop: None,
@@ -162,6 +173,39 @@ impl<D: Dialect> NasUe<D> {
         if self.mm == MmState::Deregistered {
             self.sessions.clear();
         }
+    }
+
+    /// Begins a session procedure. Returns its procedure transaction identity.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the UE is not registered, or its connection not secured.
+    pub(super) fn begin_transaction(&mut self) -> Result<u8, CommandError> {
+        if self.mm != MmState::Registered || !self.secured {
+            return Err(CommandError::State(self.mm));
+        }
+        self.last_pti = if self.last_pti >= LAST_PTI { 1 } else { self.last_pti + 1 };
+        Ok(self.last_pti)
+    }
+
+    /// Begins the establishment of session `psi`. Returns the procedure transaction identity.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error in the same cases, or if the identity is invalid or in use.
+    pub(super) fn begin_session(&mut self, psi: u8) -> Result<u8, CommandError> {
+        let pti = self.begin_transaction()?;
+        let is_used = self.sessions.iter().any(|session| D::session_identity(session) == psi);
+        match (1..=15).contains(&psi) && !is_used {
+            true => Ok(pti),
+            false => Err(CommandError::Session(psi)),
+        }
+    }
+
+    /// Adds a session whose establishment has begun.
+    pub(super) fn add_session(&mut self, session: Session) {
+        self.sessions.reserve_exact(1);
+        self.sessions.push(session);
     }
 
     /// Ends a session without signalling. The network replaces its session when the UE establishes

@@ -153,6 +153,13 @@ pub struct Session {
     pub other: u8,
 }
 
+impl Session {
+    /// Returns a session without identities whose establishment has begun.
+    fn pending(pti: u8, kind: PduSessionType) -> Self {
+        Session { psi: 0, pti, kind, state: SessionState::Pending, address: Address::default(), other: 0 }
+    }
+}
+
 /// Cause sent by the network: of 5GMM (TS 24.501 9.11.3.2), of 5GSM (9.11.4.2), of EMM (TS 24.301
 /// 9.9.3.9) or of ESM (9.9.4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -323,7 +330,6 @@ impl UeOutput {
 /// 5G (TS 24.501), and the state that only its UE has.
 #[derive(Debug, Default)]
 pub struct Nr {
-    last_pti: u8,
     /// EEA and EIA for EPS, from SECURITY MODE COMMAND (TS 24.501 9.11.3.25).
     eps_algorithms: Option<u8>,
     from_eps: Option<Box<EpsOrigin>>,

@@ -1,7 +1,7 @@
 //! Dispatch of decoded NAS messages, and encoding that the codec does not provide.
 
 use super::security::NasSecurity;
-use super::{CommandError, Dialect, Event, Nr, Profile, Ue, UeOutput, Violation};
+use super::{CommandError, Dialect, Event, Nr, Profile, Session, Ue, UeOutput, Violation};
 use crate::ue::Cause;
 use vireo_types::{Guami, Guti, Plmn, Tmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage};
@@ -61,6 +61,7 @@ impl Dialect for Nr {
     type Response = [u8; 16];
 
     const TYPE_AT: usize = 2;
+    const FIRST_PTI: u8 = 0;
 
     fn allowed_unprotected(kind: u8) -> bool {
         use kind::*;
@@ -73,6 +74,10 @@ impl Dialect for Nr {
                 | DEREGISTRATION_ACCEPT
                 | SERVICE_REJECT
         )
+    }
+
+    fn session_identity(session: &Session) -> u8 {
+        session.psi
     }
 
     fn dispatch(

@@ -3,7 +3,7 @@
 use super::nas::{self, kind};
 use super::registration::sd_octets;
 use super::security::header;
-use super::{Address, Cause, CommandError, Event, MmState, Profile, Session, SessionState, Ue, UeOutput, Violation};
+use super::{Address, Cause, CommandError, Event, Profile, Session, SessionState, Ue, UeOutput, Violation};
 use vireo_types::PduSessionType;
 use vireo_wire::nas::{
     Nas5gsMessage, Nas5gsmMessage, NasDlNasTransport, NasDnn, NasExtendedProtocolConfigurationOptions,
@@ -38,12 +38,6 @@ impl Ue {
         self.sessions.iter_mut().find(|session| session.psi == psi)
     }
 
-    fn next_pti(&mut self) -> u8 {
-        // TS 24.501 9.6: 1 to 254.
-        self.own.last_pti = if self.own.last_pti >= 254 { 1 } else { self.own.last_pti + 1 };
-        self.own.last_pti
-    }
-
     /// Starts the establishment of PDU session `psi`.
     pub fn establish(
         &mut self,
@@ -52,13 +46,7 @@ impl Ue {
         kind: PduSessionType,
         out: &mut UeOutput,
     ) -> Result<(), CommandError> {
-        if self.mm != MmState::Registered || !self.secured {
-            return Err(CommandError::State(self.mm));
-        }
-        if !(1..=15).contains(&psi) || self.sessions.iter().any(|session| session.psi == psi) {
-            return Err(CommandError::Session(psi));
-        }
-        let pti = self.next_pti();
+        let pti = self.begin_session(psi)?;
         let encoding = |e: &dyn std::fmt::Display| CommandError::Encoding(e.to_string());
         let request = NasPduSessionEstablishmentRequest::new(NasIntegrityProtectionMaximumDataRate::new(0xffff))
             .with_pdu_session_type(NasPduSessionType::from_session_type(wire_kind(kind)))
@@ -70,18 +58,13 @@ impl Ue {
             .with_s_nssai(NasSNssai::from_sst_sd(p.snssai.sst, p.snssai.sd.map(sd_octets)))
             .with_dnn(NasDnn::from_string(p.dnn.as_str()).map_err(|e| encoding(&e))?);
         self.send(header::CIPHERED, &nas::encode(transport)?, out)?;
-        let (state, address) = (SessionState::Pending, Address::default());
-        self.sessions.reserve_exact(1);
-        self.sessions.push(Session { psi, pti, kind, state, address, other: 0 });
+        self.add_session(Session { psi, ..Session::pending(pti, kind) });
         Ok(())
     }
 
     /// Starts the release of PDU session `psi`.
     pub fn release(&mut self, psi: u8, out: &mut UeOutput) -> Result<(), CommandError> {
-        if self.mm != MmState::Registered || !self.secured {
-            return Err(CommandError::State(self.mm));
-        }
-        let pti = self.next_pti();
+        let pti = self.begin_transaction()?;
         let session = self.session(psi).ok_or(CommandError::Session(psi))?;
         (session.state, session.pti) = (SessionState::Releasing, pti);
         self.send_5gsm(psi, &[0x2e, psi, pti, RELEASE_REQUEST], out)

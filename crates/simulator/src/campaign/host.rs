@@ -329,7 +329,9 @@ impl Host {
             }
             Input::Pfcp { seid, .. } => InputTarget::Bucket(seid.ltmsi().bucket()),
             Input::Up { .. } | Input::Node(_) => InputTarget::Introduction,
-            Input::Down(_) | Input::BalancerLost(_) | Input::Unsent(_) => InputTarget::Node,
+            Input::Down(_) | Input::BalancerUnreachable(_) | Input::AssociationsLost(_) | Input::Unsent(_) => {
+                InputTarget::Node
+            }
         };
         let copy = network.is(Mutation::InputRepeated).then(|| input.clone());
         let admitted = self.drive(network, |machine, io| machine.admit(input, (number, target), io)).flatten();
@@ -354,7 +356,10 @@ impl Host {
                     self.deliver(network, slot, number, UeEvent::Pfcp { seid, message });
                 }
             }
-            Input::Up { assoc, peer } => self.ues.nodes.up(assoc, peer),
+            Input::Up { assoc, peer } => {
+                let outputs = self.ues.nodes.up(assoc, peer);
+                self.execute_node_outputs(network, outputs);
+            }
             Input::Down(assoc) => {
                 let outputs = self.ues.nodes.on_association_lost(assoc, false);
                 self.execute_node_outputs(network, outputs);
@@ -363,10 +368,14 @@ impl Host {
                 let outputs = self.ues.nodes.on_report(*owner);
                 self.execute_node_outputs(network, outputs);
             }
-            Input::BalancerLost(lost) => {
-                let outputs = self.ues.nodes.on_balancer_lost(lost.associations.iter().copied(), &[], false);
+            Input::BalancerUnreachable(balancer) => {
+                let outputs = self.ues.nodes.on_balancer_unreachable(balancer.associations.iter().copied(), &[], false);
                 self.execute_node_outputs(network, outputs);
-                lost.unsent.iter().for_each(|message| self.send_again(network, message.clone()));
+                balancer.unsent.iter().for_each(|message| self.send_again(network, message.clone()));
+            }
+            Input::AssociationsLost(associations) => {
+                let outputs = self.ues.nodes.on_associations_lost(associations);
+                self.execute_node_outputs(network, outputs);
             }
             Input::Unsent(message) => self.send_again(network, *message),
         }

@@ -31,8 +31,10 @@ pub(super) enum Input {
     },
     Down(AssocId),
     Node(Box<AssociationOwner>),
-    /// A balancer is lost, with its associations.
-    BalancerLost(Rc<LostBalancer>),
+    /// The connection to a balancer is lost.
+    BalancerUnreachable(Rc<UnreachableBalancer>),
+    /// These associations of unreachable balancers are lost.
+    AssociationsLost(BTreeSet<AssocId>),
     /// Message for an association of a balancer without a connection.
     Unsent(Box<Message>),
 }
@@ -117,9 +119,9 @@ impl Message {
     }
 }
 
-/// State of a lost balancer that others continue.
+/// State of an unreachable balancer that others continue.
 #[derive(Clone, Debug)]
-pub(super) struct LostBalancer {
+pub(super) struct UnreachableBalancer {
     pub(super) associations: BTreeSet<AssocId>,
     pub(super) unsent: Vec<Message>,
 }

@@ -4,7 +4,7 @@
 //! stored UEs and acts through [`HostIo`]. The caller is `amf::host` in a running cluster and the
 //! fault campaign in the simulator. [`receive`] is the replica's side, and [`CopyQueue`] has what a
 //! replica has not acknowledged. [`Barriers`], [`PendingPfcp`] and [`UnackedQueue`] have what
-//! balancers have not answered or confirmed.
+//! balancers have not answered or confirmed, and [`BalancerAssociations`] the associations of each.
 //!
 //! Invariants:
 //!
@@ -16,6 +16,7 @@
 //! Connections, threads, stored contexts, workers and clocks belong to the caller.
 
 mod addresses;
+mod associations;
 mod barriers;
 mod claims;
 mod committed;
@@ -35,6 +36,7 @@ mod tests;
 mod unacked;
 
 pub use addresses::AddressNumber;
+pub use associations::BalancerAssociations;
 pub use barriers::{BarrierReply, Barriers};
 pub use copy_queue::CopyQueue;
 pub use io::{HostIo, ReplicaTransport, StepOutbox, StoredUe, UeNotice};

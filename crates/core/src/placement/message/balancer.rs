@@ -37,6 +37,13 @@ pub enum ToHost<'a> {
     },
 }
 
+impl ToHost<'_> {
+    /// Returns true if only a host that the balancer serves receives the message.
+    pub const fn is_for_served_host(&self) -> bool {
+        matches!(self, ToHost::Event(_) | ToHost::Notice(_) | ToHost::BarrierReply { .. })
+    }
+}
+
 /// Notice of a balancer to a host. It concerns no event of a RAN node or UPF.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BalancerNotice {

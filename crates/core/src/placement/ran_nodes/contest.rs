@@ -99,7 +99,7 @@ impl<U: SlotKey> RanNodeTable<U> {
             if !self.is_up(contest.assoc) {
                 continue;
             }
-            if self.get(contest.node).is_some() && now < contest.deadline {
+            if self.is_reachable(contest.node) && now < contest.deadline {
                 if now >= contest.next {
                     contest.next = now + PROBE_INTERVAL;
                     self.probe(contest.node, &mut out);

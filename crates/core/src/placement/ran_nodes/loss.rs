@@ -4,7 +4,7 @@ use super::output::{NodeEvent, NodeOutput};
 use super::table::{AssociationLoss, RanNodeTable, RemovedNode};
 use crate::amf::ran;
 use crate::placement::replica::SlotKey;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use vireo_types::{AssocId, Dialect};
 
 impl<U: SlotKey> RanNodeTable<U> {
@@ -31,12 +31,29 @@ impl<U: SlotKey> RanNodeTable<U> {
         }
     }
 
-    /// Handles the loss of a balancer with its associations, which ended at these AMF addresses.
-    /// RAN nodes with associations to other balancers receive an AMF Configuration Update if this
-    /// host sends those (`answers`): by themselves they may consider the balancer alive for
-    /// seconds. [`RanNodeTable::alternative_to`] then names the associations for messages that the
-    /// balancer may not have sent.
-    pub fn on_balancer_lost(
+    /// Adds an association. If an unreachable one had this number, that one is lost.
+    pub fn up(&mut self, assoc: AssocId, peer: SocketAddr) -> Vec<NodeOutput<U>> {
+        let mut out = Vec::new();
+        if self.is_unreachable(assoc) {
+            self.lose_association(assoc, true, &mut out);
+        }
+        self.insert_association(assoc, peer);
+        out
+    }
+
+    /// Handles the end of the connection to a balancer with its associations, which are at these
+    /// AMF addresses. RAN nodes continue on their associations to other balancers.
+    ///
+    /// The balancer may be alive: then this host will be declared dead, and the copies of its UEs
+    /// must not be idle. So a RAN node without another association keeps its UEs until the
+    /// association is known to be lost ([`RanNodeTable::on_associations_lost`]), or until the node
+    /// sets up another one.
+    ///
+    /// RAN nodes with other associations receive an AMF Configuration Update if this host sends
+    /// those (`answers`): by themselves they may consider the balancer alive for seconds.
+    /// [`RanNodeTable::alternative_to`] then names the associations for messages that the balancer
+    /// may not have sent.
+    pub fn on_balancer_unreachable(
         &mut self,
         associations: impl IntoIterator<Item = AssocId>,
         endpoints: &[IpAddr],
@@ -45,12 +62,32 @@ impl<U: SlotKey> RanNodeTable<U> {
         let (mut out, mut nodes) = (Vec::new(), Vec::new());
         for assoc in associations {
             nodes.extend(self.remember_node(assoc));
-            self.lose_association(assoc, false, &mut out);
+            match self.set_unreachable(assoc).map(str::to_owned) {
+                Some(name) => {
+                    out.push(NodeOutput::Event(NodeEvent::Unreachable { assoc, name }));
+                    out.push(NodeOutput::Changed);
+                }
+                None => self.lose_association(assoc, false, &mut out),
+            }
         }
         if answers && !endpoints.is_empty() {
             nodes.sort_unstable();
             nodes.dedup();
+            nodes.retain(|node| self.is_reachable(*node));
             self.update_nodes(&nodes, &ran::remove_associations(endpoints), &mut out);
+        }
+        out
+    }
+
+    /// Handles that associations of an unreachable balancer are lost: the UEs of their RAN nodes
+    /// become idle.
+    pub fn on_associations_lost(&mut self, associations: impl IntoIterator<Item = AssocId>) -> Vec<NodeOutput<U>> {
+        let mut out = Vec::new();
+        for assoc in associations {
+            // A RAN node with another association has lost this one before.
+            if self.is_unreachable(assoc) {
+                self.lose_association(assoc, false, &mut out);
+            }
         }
         out
     }

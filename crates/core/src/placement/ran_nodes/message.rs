@@ -99,11 +99,12 @@ impl<U: SlotKey> RanNodeTable<U> {
             return;
         }
         if let (Some(node), Some(record), false) = (node, &record, begins) {
+            let mut is_changed = before.as_ref() != Some(record);
             if bound.is_none() && outcome.fault.is_none() {
                 out.push(NodeOutput::Event(NodeEvent::Bound { assoc, name: record.name.clone() }));
-                self.bind(assoc, node);
+                is_changed |= self.bind(assoc, node);
             }
-            if before.as_ref() != Some(record) {
+            if is_changed {
                 self.record(node, record.clone());
                 out.push(NodeOutput::Changed);
             }

@@ -12,7 +12,8 @@
 //!
 //! Invariants:
 //!
-//! - A RAN node has at least one association that is up.
+//! - A RAN node has at least one association that is up. If the connection to the balancer of its
+//!   only association is lost, it keeps that one as unreachable until the balancer's end is known.
 //! - Each identity has at most one RAN node; that of an eNB at most one for each balancer, which is
 //!   an MME.
 //! - The UEs of a RAN node that has lost its last association become idle.

@@ -63,6 +63,8 @@ pub enum NodeEvent {
     LostUnbound { assoc: AssocId, restarted: bool },
     /// An association is lost; its RAN node has this number of others.
     LostOne { assoc: AssocId, restarted: bool, remaining: usize },
+    /// The connection to the balancer of a RAN node's only association is lost.
+    Unreachable { assoc: AssocId, name: String },
     /// The last association of a RAN node is lost.
     LostNode { assoc: AssocId, restarted: bool, name: String },
 }

@@ -34,13 +34,23 @@ struct AssociationEntry {
     recent: VecDeque<u64>,
     /// Number of unacknowledged AMF Configuration Updates sent by this association.
     pending_updates: u8,
+    /// True if the connection to the balancer is lost, and the association is the only one of its
+    /// RAN node.
+    is_unreachable: bool,
+}
+
+impl AssociationEntry {
+    fn new(peer: SocketAddr) -> Self {
+        let (node, claimed, recent) = (None, None, VecDeque::new());
+        AssociationEntry { peer, node, claimed, recent, pending_updates: 0, is_unreachable: false }
+    }
 }
 
 /// A RAN node with a completed NG Setup.
 #[derive(Debug)]
 pub struct RanNodeEntry<U> {
     pub record: RanNode,
-    /// Associations that are up, at least one, the oldest first.
+    /// Associations that are up, at least one, the oldest first; or one that is unreachable.
     associations: Vec<AssocId>,
     /// Peer address of the first association.
     pub peer: SocketAddr,
@@ -139,8 +149,9 @@ impl<U: SlotKey> RanNodeTable<U> {
     /// Returns the verdict on an NG Setup with this identity.
     pub(super) fn setup(&self, assoc: AssocId, id: RanNodeId) -> Verdict {
         let Some(link) = self.links.get(&assoc) else { return Verdict::Granted };
-        // NG Setup ends the previous binding of the association in any case.
-        let other = self.find_for(assoc, id).filter(|node| link.node != Some(*node));
+        // NG Setup ends the previous binding of the association in any case. An unreachable node
+        // cannot be probed.
+        let other = self.find_for(assoc, id).filter(|node| link.node != Some(*node) && self.is_reachable(*node));
         admission::setup(&self.allow, link.peer.ip(), id, self.addresses(other))
     }
 
@@ -161,12 +172,38 @@ impl<U: SlotKey> RanNodeTable<U> {
         associations.iter().filter_map(|assoc| Some(self.links.get(assoc)?.peer.ip()))
     }
 
-    /// Adds an association.
-    pub fn up(&mut self, assoc: AssocId, peer: SocketAddr) {
-        self.links.insert(
-            assoc,
-            AssociationEntry { peer, node: None, claimed: None, recent: VecDeque::new(), pending_updates: 0 },
-        );
+    /// Adds an association without a RAN node.
+    pub(super) fn insert_association(&mut self, assoc: AssocId, peer: SocketAddr) {
+        self.links.insert(assoc, AssociationEntry::new(peer));
+    }
+
+    /// Marks an association as unreachable if it is the only one of its RAN node. Returns the name
+    /// of the node then.
+    pub(super) fn set_unreachable(&mut self, assoc: AssocId) -> Option<&str> {
+        let link = self.links.get_mut(&assoc)?;
+        let node = self.nodes.get(&link.node?).filter(|node| node.associations == [assoc])?;
+        link.is_unreachable = true;
+        Some(&node.record.name)
+    }
+
+    /// Returns true if an association is unreachable.
+    pub(super) fn is_unreachable(&self, assoc: AssocId) -> bool {
+        self.links.get(&assoc).is_some_and(|link| link.is_unreachable)
+    }
+
+    /// Returns true if a RAN node is set up and an association of it is up.
+    pub fn is_reachable(&self, node: AssocId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.associations.iter().any(|assoc| !self.is_unreachable(*assoc)))
+    }
+
+    /// Removes the unreachable association of a RAN node that has another one now. Returns true if
+    /// there was one: the node is reachable again.
+    fn drop_unreachable(&mut self, node: AssocId) -> bool {
+        let lost = self.associations_of(node).into_iter().find(|assoc| self.is_unreachable(*assoc));
+        let Some(lost) = lost.filter(|_| self.is_reachable(node)) else { return false };
+        self.remember_node(lost);
+        self.remove_association(lost, false);
+        true
     }
 
     /// Returns the RAN node of an association.
@@ -322,13 +359,14 @@ impl<U: SlotKey> RanNodeTable<U> {
         }
     }
 
-    /// Binds a further association to a RAN node.
-    pub(super) fn bind(&mut self, assoc: AssocId, number: AssocId) {
-        let (Some(link), Some(node)) = (self.links.get_mut(&assoc), self.nodes.get_mut(&number)) else { return };
+    /// Binds a further association to a RAN node. Returns true if the node is reachable again.
+    pub(super) fn bind(&mut self, assoc: AssocId, number: AssocId) -> bool {
+        let (Some(link), Some(node)) = (self.links.get_mut(&assoc), self.nodes.get_mut(&number)) else { return false };
         link.node = Some(number);
         if !node.associations.contains(&assoc) {
             node.associations.push(assoc);
         }
+        self.drop_unreachable(number)
     }
 
     /// Binds the associations that have named a RAN node which was not known until now.
@@ -346,8 +384,8 @@ impl<U: SlotKey> RanNodeTable<U> {
     }
 
     /// Binds an association as reported by a balancer. Returns true if the report created the RAN
-    /// node. The node's other associations may have named it before the report arrived: balancers
-    /// send to a joining host on different connections.
+    /// node, or the node is reachable again. The node's other associations may have named it before
+    /// the report arrived: balancers send to a joining host on different connections.
     pub(super) fn bind_reported(&mut self, assoc: AssocId, number: AssocId, record: RanNode) -> bool {
         let Some(link) = self.links.get(&assoc).filter(|link| link.node.is_none()) else { return false };
         let is_new = !self.nodes.contains_key(&number);
@@ -360,11 +398,11 @@ impl<U: SlotKey> RanNodeTable<U> {
             let node = RanNodeEntry { reported: true, ..RanNodeEntry::new(record, Vec::new(), link.peer) };
             self.nodes.insert(number, node);
         }
-        self.bind(assoc, number);
+        let is_changed = self.bind(assoc, number) || is_new;
         if is_new {
             self.bind_claimed(number, id);
         }
-        is_new
+        is_changed
     }
 
     /// Starts a lifetime of a RAN node after NG Setup on an association. Returns the removed nodes:
@@ -379,6 +417,7 @@ impl<U: SlotKey> RanNodeTable<U> {
             if let Some(link) = self.links.get_mut(&assoc) {
                 link.node = Some(assoc);
             }
+            self.drop_unreachable(assoc);
             return Vec::new();
         }
         let same = |(number, node): &(&AssocId, &RanNodeEntry<U>)| {
@@ -545,11 +584,11 @@ impl<U> Default for RanNodeTable<U> {
 impl<U: SlotKey> RanNodes for RanNodeTable<U> {
     fn serving(&self, areas: &[Tai]) -> Vec<AssocId> {
         let serves = |node: &RanNodeEntry<U>| node.record.areas.iter().any(|area| areas.contains(&area.tai));
-        let nodes = self.iter().filter(|(_, node)| serves(node)).map(|(number, node)| (number, node.record.id));
-        each_node_once(nodes.collect())
+        let nodes = self.iter().filter(|(number, node)| serves(node) && self.is_reachable(*number));
+        each_node_once(nodes.map(|(number, node)| (number, node.record.id)).collect())
     }
 
     fn find(&self, id: RanNodeId) -> Option<AssocId> {
-        RanNodeTable::find(self, id)
+        RanNodeTable::find(self, id).filter(|node| self.is_reachable(*node))
     }
 }

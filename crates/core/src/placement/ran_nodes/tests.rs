@@ -289,7 +289,7 @@ fn further_association_joins_its_node() {
     let mut table = nodes(&[]);
     table.on_association_lost(AssocId(1), false);
     let peer = SocketAddr::from(([10, 0, 0, 1], 38412));
-    [5, 6].into_iter().for_each(|assoc| table.up(AssocId(assoc), peer));
+    [5, 6].into_iter().for_each(|assoc| _ = table.up(AssocId(assoc), peer));
     let (mut gnb, mut out) = (gnb(), gnb::Outbox::default());
     gnb.set_up(4, &mut out).expect("NG Setup");
     let outputs = exchange(&mut table, &mut gnb, &out, |_| 5);
@@ -302,11 +302,12 @@ fn further_association_joins_its_node() {
     assert_eq!([5, 6].map(|assoc| gnb.association_state(assoc - 5)), [NgState::Up; 2]);
     table.moved(UES[0], [None; 2], [Some(AssocId(5)), None]);
     // The balancer of the first association is lost: the other one carries the node.
-    assert!(table.on_balancer_lost([AssocId(5)], &[], true).iter().all(|of| matches!(of, NodeOutput::Event(_))));
+    assert!(table.on_balancer_unreachable([AssocId(5)], &[], true).iter().all(|of| matches!(of, NodeOutput::Event(_))));
     assert_eq!(table.alternative_to(AssocId(5), Some(UES[0])), Some(AssocId(6)));
     assert_eq!(table.node_of(AssocId(6)), Some(AssocId(5)));
     // That of the last one is lost, too.
-    let outputs = table.on_balancer_lost([AssocId(6)], &[], true);
+    table.on_balancer_unreachable([AssocId(6)], &[], true);
+    let outputs = table.on_associations_lost([5, 6].map(AssocId));
     let node = AssocId(5);
     assert!(outputs.contains(&NodeOutput::Disconnect { node, ues: vec![UES[0]], at_once: false }));
     assert_eq!(table.alternative_to(AssocId(6), None), None);
@@ -316,7 +317,7 @@ fn further_association_joins_its_node() {
 fn restarted_node_aborts_associations_of_before() {
     let mut table = Table::new(Vec::new());
     let peer = SocketAddr::from(([10, 0, 0, 1], 38412));
-    [5, 6].into_iter().for_each(|assoc| table.up(AssocId(assoc), peer));
+    [5, 6].into_iter().for_each(|assoc| _ = table.up(AssocId(assoc), peer));
     for assoc in [5, 6] {
         let (mut gnb, mut out) = (gnb(), gnb::Outbox::default());
         gnb.set_up(4, &mut out).expect("NG Setup");
@@ -372,7 +373,79 @@ fn enb_is_one_node_for_each_mme() {
     nodes.up(again, SocketAddr::from(([10, 0, 0, 9], 36412)));
     let ended = nodes.begin(again, record);
     assert_eq!(ended.iter().map(|ended| ended.node).collect::<Vec<_>>(), [enb(1)]);
-    let lost = nodes.on_balancer_lost([again], &[], true);
+    nodes.moved(1, [None; 2], [Some(again), None]);
+    let unreachable = nodes.on_balancer_unreachable([again], &[], true);
+    assert!(unreachable.iter().all(|output| !matches!(output, NodeOutput::Disconnect { .. })), "{unreachable:?}");
+    assert_eq!((nodes.ues(again), nodes.alternative_to(again, Some(1))), (vec![1], None));
+    let lost = nodes.on_associations_lost([again]);
     assert!(matches!(lost[..], [NodeOutput::Event(_), NodeOutput::Disconnect { .. }, NodeOutput::Changed]), "{lost:?}");
     assert_eq!((nodes.ues(enb(0)), nodes.alternative_to(again, Some(1))), (vec![0], None));
+}
+
+/// Returns true if one of the outputs ends the connections of UEs.
+fn disconnects(outputs: &[Output]) -> bool {
+    outputs.iter().any(|output| matches!(output, NodeOutput::Disconnect { .. }))
+}
+
+#[test]
+fn unreachable_node_keeps_ues_before_loss() {
+    let (mut nodes, node) = (nodes(&UES), AssocId(1));
+    let areas = vec![SupportedArea { tai: Tai { plmn: gnb_id(7).plmn, tac: Tac(1) }, slices: Vec::new() }];
+    nodes.record(node, RanNode { areas: areas.clone(), ..record(7) });
+    // Association 2 has no RAN node, and ends.
+    let outputs = nodes.on_balancer_unreachable([1, 2].map(AssocId), &[[192, 0, 2, 1].into()], true);
+    assert!(!disconnects(&outputs) && !outputs.iter().any(|output| matches!(output, NodeOutput::Send(_))));
+    assert!(outputs.contains(&NodeOutput::Event(NodeEvent::Unreachable { assoc: node, name: "gnb-7".into() })));
+    assert!(outputs.contains(&NodeOutput::Changed), "workers do not use the node");
+    assert_eq!((nodes.ues(node).len(), nodes.is_reachable(node), nodes.is_up(AssocId(2))), (2, false, false));
+    assert_eq!(crate::RanNodes::serving(&nodes, &[areas[0].tai]), [], "it cannot page");
+    assert_eq!(crate::RanNodes::find(&nodes, record(7).id), None, "no handover goes there");
+    assert_eq!(nodes.alternative_to(node, Some(UES[0])), None);
+    // The map lacks the balancer.
+    let outputs = nodes.on_associations_lost([1, 2].map(AssocId));
+    let lost = outputs.iter().find_map(|output| match output {
+        NodeOutput::Disconnect { node, ues, at_once: false } => Some((*node, ues.len())),
+        _ => None,
+    });
+    assert_eq!((lost, nodes.count()), (Some((node, 2)), 0));
+    assert_eq!(nodes.on_associations_lost([node]), [], "once");
+}
+
+#[test]
+fn unreachable_node_continues_elsewhere() {
+    let (mut nodes, node) = (nodes(&UES), AssocId(1));
+    nodes.on_balancer_unreachable([node], &[], true);
+    assert!(nodes.bind(AssocId(2), node), "it is reachable again");
+    assert!(!nodes.bind(AssocId(4), node), "it was reachable");
+    assert_eq!((nodes.is_reachable(node), nodes.is_up(node)), (true, false));
+    assert_eq!(UES.map(|ue| nodes.association_to(node, Some(ue))), [Some(AssocId(2)); 2]);
+    assert_eq!(nodes.alternative_to(node, Some(UES[0])), Some(AssocId(2)), "for messages in transit");
+    assert_eq!(nodes.on_associations_lost([node]), [], "the map lacks the balancer");
+    assert_eq!(nodes.ues(node).len(), 2);
+}
+
+#[test]
+fn setup_elsewhere_ends_unreachable_node() {
+    let mut nodes = nodes(&UES);
+    assert_eq!(nodes.setup(AssocId(3), record(7).id), Verdict::Contested, "it comes from another address");
+    nodes.on_balancer_unreachable([AssocId(1)], &[], true);
+    assert_eq!(nodes.setup(AssocId(3), record(7).id), Verdict::Granted, "nothing would answer a probe");
+    let ended = nodes.begin(AssocId(3), record(7));
+    assert_eq!(ended.iter().map(|ended| (ended.node, ended.ues.len())).collect::<Vec<_>>(), [(AssocId(1), 2)]);
+    assert_eq!(nodes.on_associations_lost([AssocId(1)]), []);
+}
+
+#[test]
+fn unreachable_association_is_not_resumed() {
+    let (mut nodes, node) = (nodes(&UES), AssocId(1));
+    let peer = SocketAddr::from(([10, 0, 0, 1], 38412));
+    assert_eq!(nodes.up(AssocId(5), peer), []);
+    nodes.on_balancer_unreachable([node], &[], true);
+    // Another process has the ID of the balancer, and counts its associations from the beginning.
+    let outputs = nodes.up(node, peer);
+    assert!(disconnects(&outputs), "{outputs:?}");
+    assert!(nodes.begin(node, record(7)).is_empty());
+    nodes.moved(UES[0], [None; 2], [Some(node), None]);
+    assert_eq!(nodes.on_associations_lost([node]), [], "that is about the earlier association");
+    assert_eq!((nodes.ues(node), nodes.is_reachable(node)), (vec![UES[0]], true));
 }

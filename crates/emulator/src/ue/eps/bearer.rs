@@ -6,8 +6,7 @@
 use super::attach::encoding;
 use super::security::header;
 use super::{
-    ATTACH_PSI, ATTACH_PTI, Cause, CommandError, Event, LteUe, MmState, Profile, Session, SessionState, UeOutput,
-    Violation,
+    ATTACH_PSI, ATTACH_PTI, Cause, CommandError, Event, LteUe, Profile, Session, SessionState, UeOutput, Violation,
 };
 use crate::ue::Address;
 use vireo_types::PduSessionType;
@@ -18,8 +17,6 @@ use vireo_wire::nas_eps::{
     NasProtocolConfigurationOptions, NasRequestType, PdnType, RequestTypeValue,
 };
 
-/// Largest procedure transaction identity (TS 24.301 9.4, TS 24.007 11.2.3.1a).
-const LAST_PTI: u8 = 254;
 /// EPS bearer identities that the network assigns (TS 24.007 11.2.3.1.5).
 const EBIS: std::ops::RangeInclusive<u8> = 5..=15;
 /// Message types (TS 24.301 table 9.8.2).
@@ -102,11 +99,6 @@ fn activated(
 }
 
 impl LteUe {
-    fn next_pti(&mut self) -> u8 {
-        self.own.last_pti = if self.own.last_pti >= LAST_PTI { 1 } else { self.own.last_pti + 1 };
-        self.own.last_pti
-    }
-
     /// Returns true if the session with this PDU session identity is active.
     pub(crate) fn is_active(&self, psi: u8) -> bool {
         self.sessions.iter().any(|session| session.other == psi && session.state == SessionState::Active)
@@ -120,31 +112,20 @@ impl LteUe {
         kind: PduSessionType,
         out: &mut UeOutput,
     ) -> Result<(), CommandError> {
-        if self.mm != MmState::Registered || !self.secured {
-            return Err(CommandError::State(self.mm));
-        }
-        if !(1..=15).contains(&psi) || self.sessions.iter().any(|session| session.other == psi) {
-            return Err(CommandError::Session(psi));
-        }
-        let pti = self.next_pti();
+        let pti = self.begin_session(psi)?;
         let mut request = request(p, kind, psi);
         if p.requests_apn {
             request.set_access_point_name(NasAccessPointName::from_string(p.dnn.as_str()).map_err(encoding)?);
         }
         let request = NasEpsMessage::new_esm(request, 0, pti).encode().map_err(encoding)?;
         self.send(header::CIPHERED, &request, out)?;
-        let (state, address) = (SessionState::Pending, Address::default());
-        self.sessions.reserve_exact(1);
-        self.sessions.push(Session { psi: 0, pti, kind, state, address, other: psi });
+        self.add_session(Session { other: psi, ..Session::pending(pti, kind) });
         Ok(())
     }
 
     /// Starts the disconnect of the PDN connection of session `psi`.
     pub fn release(&mut self, psi: u8, out: &mut UeOutput) -> Result<(), CommandError> {
-        if self.mm != MmState::Registered || !self.secured {
-            return Err(CommandError::State(self.mm));
-        }
-        let pti = self.next_pti();
+        let pti = self.begin_transaction()?;
         let active = |session: &&mut Session| session.other == psi && session.state == SessionState::Active;
         let session = self.sessions.iter_mut().find(active).ok_or(CommandError::Session(psi))?;
         (session.state, session.pti) = (SessionState::Releasing, pti);

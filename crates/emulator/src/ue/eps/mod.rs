@@ -36,8 +36,6 @@ pub(crate) const ATTACH_PSI: u8 = 1;
 pub struct Eps {
     /// PDN type that the last attach requested.
     requested: PduSessionType,
-    /// Last procedure transaction identity of the UE.
-    last_pti: u8,
     /// Keys of 5G, until the tracking area update of a UE that comes from there.
     from_nr: Option<Box<NrOrigin>>,
     /// The UE supports EMM-REGISTERED without PDN connection.
@@ -48,13 +46,7 @@ pub struct Eps {
 
 impl Default for Eps {
     fn default() -> Self {
-        Eps {
-            requested: PduSessionType::Ipv4,
-            last_pti: ATTACH_PTI,
-            from_nr: None,
-            without_pdn: false,
-            over_nas: false,
-        }
+        Eps { requested: PduSessionType::Ipv4, from_nr: None, without_pdn: false, over_nas: false }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Dispatch of decoded EPS NAS messages, and encoding that the codec does not provide.
 
 use super::security::{EpsSecurity, PD_ESM};
-use super::{Cause, CommandError, Dialect, Eps, Event, LteUe, Profile, UeOutput, Violation};
+use super::{ATTACH_PTI, Cause, CommandError, Dialect, Eps, Event, LteUe, Profile, Session, UeOutput, Violation};
 use vireo_types::{Guami, Guti, Plmn, Tmsi};
 use vireo_wire::nas_eps::{Direction, NasEmmMessage, NasEpsMessage};
 use vireo_wire::security::nas_eps::KAsme;
@@ -57,6 +57,7 @@ impl Dialect for Eps {
     type Response = [u8; 8];
 
     const TYPE_AT: usize = 1;
+    const FIRST_PTI: u8 = ATTACH_PTI;
 
     fn allowed_unprotected(kind: u8) -> bool {
         use kind::*;
@@ -70,6 +71,10 @@ impl Dialect for Eps {
                 | UPDATE_REJECT
                 | SERVICE_REJECT
         )
+    }
+
+    fn session_identity(session: &Session) -> u8 {
+        session.other
     }
 
     fn dispatch(

@@ -6,6 +6,7 @@ use super::super::network::{ConnectionEnd, Network};
 use super::super::ues::UeKey;
 use super::links::{self, LinkEvent, Links};
 use super::{Host, RETRY_INTERVAL};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use vireo_core::placement::balance::BalancerId;
 use vireo_core::placement::host::{self as machine, BarrierReply, PfcpRequest};
@@ -135,15 +136,19 @@ impl Host {
         let Some(balancer) = self.links.balancer_at(at) else { return };
         let Some(link) = self.links.links.get_mut(&balancer) else { return };
         link.retry_at = network.clock.now() + RETRY_INTERVAL;
-        let lost = link.end();
-        lost.unsent.iter().for_each(|message| network.oracle.on_unconfirmed(message.effect_key()));
-        self.links.on_lost(network, balancer, lost);
+        let state = link.end();
+        state.unsent.iter().for_each(|message| network.oracle.on_unconfirmed(message.effect_key()));
+        self.links.on_unreachable(network, balancer, state);
         self.handle_link_events(network);
     }
 
     /// Handles a message of a balancer about the connection.
     pub(super) fn on_link_message(&mut self, network: &mut Network, at: ConnectionEnd, message: &Message) {
         let Some(balancer) = self.links.balancer_at(at) else { return };
+        let Some(link) = self.links.links.get_mut(&balancer) else { return };
+        let lost =
+            if matches!(message, Message::SentCount(_)) { BTreeSet::new() } else { link.associations.take_lost() };
+        self.links.on_lost(lost);
         match message {
             Message::BarrierReply(number) => {
                 self.links.barriers.on_answer(balancer, *number);
@@ -154,10 +159,12 @@ impl Host {
             }
             Message::Input(NumberedInput { input, .. }) => match input {
                 Input::Up { assoc, .. } => {
-                    self.links.links.get_mut(&balancer).into_iter().for_each(|link| _ = link.up.insert(*assoc));
+                    let link = self.links.links.get_mut(&balancer);
+                    link.into_iter().for_each(|link| link.associations.on_up(*assoc));
                 }
                 Input::Down(assoc) => {
-                    self.links.links.get_mut(&balancer).into_iter().for_each(|link| _ = link.up.remove(assoc));
+                    let link = self.links.links.get_mut(&balancer);
+                    link.into_iter().for_each(|link| link.associations.on_down(*assoc));
                 }
                 Input::Pfcp { seid, is_request: false, message } => {
                     let answered = self.links.pending_pfcp.on_response(*seid, message);

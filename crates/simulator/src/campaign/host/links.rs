@@ -1,11 +1,11 @@
 //! Connections of a host to the balancers.
 //!
-//! Each message goes to the balancer that has its association, its input or N4. The loss of a
-//! balancer ends the associations that it had. What waits for an answer is in
-//! [`vireo_core::placement::host`], as in a running cluster.
+//! Each message goes to the balancer that has its association, its input or N4. What waits for an
+//! answer, and which associations are lost, is in [`vireo_core::placement::host`], as in a running
+//! cluster.
 
 use super::super::controller;
-use super::super::message::{Input, LostBalancer, Message};
+use super::super::message::{Input, Message, UnreachableBalancer};
 use super::super::mutation::Mutation;
 use super::super::network::{ConnectionEnd, Network, Process};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,7 +13,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use vireo_core::placement::balance::BalancerId;
 use vireo_core::placement::cluster::ClusterMap;
-use vireo_core::placement::host::{BarrierReply, Barriers, PendingPfcp, UnackedQueue};
+use vireo_core::placement::host::{BalancerAssociations, BarrierReply, Barriers, PendingPfcp, UnackedQueue};
 use vireo_types::{AssocId, Instant};
 
 /// N4 address of the only UPF.
@@ -25,8 +25,7 @@ pub(super) struct Link {
     pub(super) process: Process,
     pub(super) at: Option<ConnectionEnd>,
     pub(super) retry_at: u64,
-    /// Associations of the balancer, as far as known.
-    pub(super) up: BTreeSet<AssocId>,
+    pub(super) associations: BalancerAssociations,
     /// Messages that the balancer has not confirmed.
     pub(super) unacked: UnackedQueue<Message>,
 }
@@ -34,9 +33,9 @@ pub(super) struct Link {
 impl Link {
     /// Ends the connection. Returns the balancer's associations and the messages that it may not
     /// have sent.
-    pub(super) fn end(&mut self) -> LostBalancer {
+    pub(super) fn end(&mut self) -> UnreachableBalancer {
         self.at = None;
-        LostBalancer { associations: std::mem::take(&mut self.up), unsent: self.unacked.end() }
+        UnreachableBalancer { associations: self.associations.on_disconnect(), unsent: self.unacked.end() }
     }
 }
 
@@ -121,18 +120,25 @@ impl Links {
     }
 
     /// Handles the end of a balancer's connection.
-    pub(super) fn on_lost(&mut self, network: &Network, balancer: BalancerId, mut lost: LostBalancer) {
+    pub(super) fn on_unreachable(&mut self, network: &Network, balancer: BalancerId, mut state: UnreachableBalancer) {
         self.barriers.on_disconnect(balancer, now(network));
         if network.is(Mutation::UnsentForgotten) {
-            lost.unsent.clear();
+            state.unsent.clear();
         }
-        if !lost.associations.is_empty() {
-            self.events.push_back(LinkEvent::Input(Input::BalancerLost(Rc::new(lost))));
+        if !state.associations.is_empty() {
+            self.events.push_back(LinkEvent::Input(Input::BalancerUnreachable(Rc::new(state))));
         }
         if self.holder == Some(balancer) {
             self.pending_pfcp.mark_undelivered();
         }
         self.complete_barriers(network);
+    }
+
+    /// Handles that associations of unreachable balancers are lost.
+    pub(super) fn on_lost(&mut self, associations: BTreeSet<AssocId>) {
+        if !associations.is_empty() {
+            self.events.push_back(LinkEvent::Input(Input::AssociationsLost(associations)));
+        }
     }
 
     /// Handles a map before the host adopts it. Balancers that it lacks learn that from it.
@@ -145,13 +151,14 @@ impl Links {
                 network.close(at);
             }
             self.barriers.remove(balancer, now(network));
-            let lost = link.end();
-            self.on_lost(network, balancer, lost);
+            let state = link.end();
+            self.on_unreachable(network, balancer, state);
+            self.on_lost(link.associations.take_lost());
         }
         for (balancer, address) in &map.balancers {
             let process = controller::process(*address);
-            let (up, unacked) = (BTreeSet::new(), UnackedQueue::default());
-            let new = || Link { process, at: None, retry_at: 0, up, unacked };
+            let (associations, unacked) = Default::default();
+            let new = || Link { process, at: None, retry_at: 0, associations, unacked };
             self.links.entry(*balancer).or_insert_with(new);
         }
     }
