@@ -76,7 +76,8 @@ test-package: PROFILE := dev
 test-package: DIST := target/dist
 test-package: dist
 	@scripts/setup package
-	VIREO_PACKAGE="$$(echo $(CURDIR)/$(DIST)/*.deb)" VIREO_ROOT="$(CURDIR)/.tools/root.tar" \
+	VIREO_PACKAGE="$$(echo $(CURDIR)/$(DIST)/*.deb)" VIREO_IMAGE="$$(echo $(CURDIR)/$(DIST)/*.oci.tar)" \
+		VIREO_ROOT="$(CURDIR)/.tools/root.tar" \
 		$(CARGO) test --locked -p vireo --test package -- --ignored --nocapture
 
 demo: build

@@ -1,8 +1,9 @@
-//! The package of Debian in a clean root: install, start, traffic, upgrade, removal, purge.
+//! The package of Debian in a clean root: install, start, traffic, upgrade, removal, purge. The
+//! files of the OCI image.
 //!
-//! `make test-package` runs it: `VIREO_PACKAGE` is the package, `VIREO_ROOT` an archive of a
-//! minimal Debian. systemd does not run: the test starts the command of the unit as systemd would,
-//! with user, capabilities, directories and environment of the unit.
+//! `make test-package` runs them: `VIREO_PACKAGE` is the package, `VIREO_IMAGE` the image,
+//! `VIREO_ROOT` an archive of a minimal Debian. systemd does not run: the test starts the command
+//! of the unit as systemd would, with user, capabilities, directories and environment of the unit.
 
 mod space;
 
@@ -11,7 +12,7 @@ use space::{Child, Space, VIREO};
 use std::collections::HashMap;
 use std::env;
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -279,4 +280,31 @@ fn package_serves_and_leaves_no_file() {
     assert_eq!(left, "");
     assert_eq!(fs::read_dir(world.shm.path()).unwrap().count(), 0);
     assert!(!world.output(&["dpkg", "--status", "vireo"]).status.success());
+}
+
+#[test]
+#[ignore = "needs an image: make test-package"]
+fn image_has_program_and_its_libraries() {
+    let archive = env::var_os("VIREO_IMAGE").expect("VIREO_IMAGE: make test-package sets it");
+    let directory = tempfile::tempdir().unwrap();
+    let run = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{command:?}: {}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stdout)
+    };
+    let (layout, bundle) = (directory.path().join("layout"), directory.path().join("bundle"));
+    fs::create_dir(&layout).unwrap();
+    run(Command::new("tar").arg("-C").arg(&layout).arg("-xf").arg(archive));
+    let version = env!("CARGO_PKG_VERSION");
+    run(Command::new("umoci").args(["unpack", "--image"]).arg(format!("{}:{version}", layout.display())).arg(&bundle));
+    let root = bundle.join("rootfs");
+    assert_eq!(root.join("var/lib/vireo").metadata().unwrap().uid(), 999);
+    assert_eq!(root.join("usr/bin/vireo").metadata().unwrap().uid(), 0);
+    let mut vireo = Command::new("chroot");
+    vireo.arg("--userspec=999:999").arg(&root).arg("/usr/bin/vireo").args(["config", "check", "--config"]);
+    assert_eq!(run(vireo.arg("/etc/vireo/vireo.toml")), "the configuration is right\n");
+    let runtime: Value = serde_json::from_slice(&fs::read(bundle.join("config.json")).unwrap()).unwrap();
+    let expected = ["/usr/bin/vireo", "run", "--config", "/etc/vireo/vireo.toml"];
+    assert_eq!(runtime["process"]["args"], serde_json::json!(expected));
+    assert_eq!(runtime["process"]["user"]["uid"], 999);
 }

@@ -66,6 +66,22 @@ impl Service {
         states.take(100).find(|state| state != "WATCHDOG=1").expect("a state")
     }
 
+    /// Returns the thread with this name. A thread sets its name after its start.
+    fn thread(&self, name: &str) -> String {
+        let threads = PathBuf::from(format!("/proc/{}/task", self.process.id()));
+        let deadline = Instant::now() + WITHIN;
+        loop {
+            let ids = fs::read_dir(&threads).expect("its threads").flatten().map(|entry| entry.file_name());
+            let mut ids = ids.filter_map(|id| id.into_string().ok());
+            let own = |id: &String| fs::read_to_string(threads.join(id).join("comm")).unwrap_or_default();
+            if let Some(id) = ids.find(|id| own(id).trim() == name) {
+                return id;
+            }
+            assert!(Instant::now() < deadline, "there is no thread {name}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.process), signal).expect("its process");
     }
@@ -143,13 +159,8 @@ fn hung_thread_stops_watchdog_notifications() {
     let socket = UnixDatagram::bind(&name).expect("a socket");
     let service = Service::start(directory.path(), socket, name.to_str().expect("a name"));
     assert_eq!(service.receive(), "READY=1");
-    let threads = format!("/proc/{}/task", service.process.id());
     for hung in ["balancer", "host"] {
-        let is_hung =
-            |id: &&str| fs::read_to_string(format!("{threads}/{id}/comm")).is_ok_and(|name| name.trim() == hung);
-        let ids = fs::read_dir(&threads).expect("its threads").map(|entry| entry.expect("a thread").file_name());
-        let ids: Vec<String> = ids.filter_map(|id| id.into_string().ok()).collect();
-        freezer.freeze(ids.iter().map(String::as_str).find(is_hung).expect("the thread"));
+        freezer.freeze(&service.thread(hung));
         // One notification may count an iteration before the freeze.
         std::thread::sleep(Duration::from_secs(2));
         service.socket.set_read_timeout(Some(Duration::from_millis(10))).expect("a limit");
