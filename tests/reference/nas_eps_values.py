@@ -191,6 +191,13 @@ def mme_messages():
         "TrackingAreaUpdateAccept-power-saving": message(
             EMM.EMMTrackingAreaUpdateAccept, EPSUpdateResult=0, T3412=b"\x49", GUTI=GUTI, TAIList=areas, **support,
             **saving),
+        # 5 hours 10 minutes, and 2 seconds.
+        "AttachAccept-service-gap": message(
+            EMM.EMMAttachAccept, **accepted, ESMContainer=activate.to_bytes(), **support, T3447=b"\x1f"),
+        "TrackingAreaUpdateAccept-service-gap": message(
+            EMM.EMMTrackingAreaUpdateAccept, EPSUpdateResult=0, T3412=b"\x49", GUTI=GUTI, TAIList=areas, **support,
+            T3447=b"\x1f"),
+        "ServiceReject-data-back-off": message(EMM.EMMServiceReject, EMMCause=22, T3448=b"\x01"),
         "AttachReject-dummy": message(EMM.EMMAttachReject, EMMCause=19,
                                       ESMContainer=message(ESM.ESMDummyMessage).to_bytes()),
         "ServiceReject-unserved": message(EMM.EMMServiceReject, EMMCause=97),

@@ -381,6 +381,8 @@ def mme_messages():
         "UECapabilityInfoIndication-paging": initiating(
             "UECapabilityInfoIndication", *IDS, ("UERadioCapability", b"\xa5" * 32),
             ("UERadioCapabilityForPaging", b"\x07" * 30)),
+        "DownlinkNASTransport-capability": initiating(
+            "DownlinkNASTransport", *IDS, ("NAS-PDU", NAS), ("UERadioCapability", b"\xa5" * 32)),
         "UEContextModificationRequest": initiating(
             "UEContextModificationRequest", *IDS, ("uEaggregateMaximumBitrate", ambr)),
         "E-RABReleaseCommand-ambr": initiating(

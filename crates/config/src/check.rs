@@ -24,7 +24,7 @@ use vireo_upf::{
     DataSlice, Fanout, FrameIo, FramesConfig, LeanSlice, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig,
     XdpMode,
 };
-use vireo_wire::nas_eps::NasGprsTimer;
+use vireo_wire::nas_eps::{NasGprsTimer, NasGprsTimer3};
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 /// Key of user data over NAS.
@@ -371,9 +371,11 @@ fn timers(t: &file::Timers, problems: &mut Problems) -> Timers {
         ran_response: span("ran-response", t.ran_response, tick, hour),
         implicit_deregistration: span("implicit-deregistration", t.implicit_deregistration, Duration(0), LONGEST),
         t3402: t.t3402.0,
+        t3447: t.t3447.0,
         ..Timers::default()
     };
     check_t3402(timers.t3402, problems);
+    check_t3447(timers.t3447, problems);
     problems.check(t.retransmissions <= 10, "core.timers.retransmissions", "0 to 10 is allowed");
     timers
 }
@@ -384,6 +386,14 @@ fn check_t3402(span: Duration, problems: &mut Problems) {
     let exact = NasGprsTimer::from_seconds(seconds).is_ok() && span == Duration::from_secs(seconds);
     let what = "2s to 3h 6m is allowed: 1 to 31 times 2s, 1m or 6m";
     problems.check(exact && seconds > 0, "core.timers.t3402", what);
+}
+
+/// Checks that GPRS timer 3 encodes T3447 (TS 24.008 10.5.7.4a).
+fn check_t3447(span: Duration, problems: &mut Problems) {
+    let seconds = span.as_secs();
+    let exact = NasGprsTimer3::from_seconds(seconds).is_ok() && span == Duration::from_secs(seconds);
+    let what = "0s to 310h is allowed: 0 to 31 times 2s, 30s, 1m, 10m, 1h or 10h";
+    problems.check(exact, "core.timers.t3447", what);
 }
 
 fn power_saving(saving: &file::PowerSaving, problems: &mut Problems) -> PowerSavingConfig {

@@ -317,6 +317,8 @@ fn wrong_value_error_names_key_and_allowed() {
         ),
         ("core.timers.t3550 = 6", "core.timers.t3550: found signed int `6`"),
         ("core.timers.t3550 = '6'", "core.timers.t3550: \"6\" is no span of time"),
+        ("core.timers.t3447 = '63s'", "core.timers.t3447: 0s to 310h is allowed"),
+        ("core.timers.t3447 = '320h'", "core.timers.t3447: 0s to 310h is allowed"),
         ("core.timers.t3550 = '2h'", "core.timers.t3550: 100ms to 1h is allowed"),
         ("slice.a.snssai = { sst = 1, sd = 'ffffff' }", "slice.a.snssai.sd: \"ffffff\" is not allowed: six hex"),
         ("slice.a.snssai.sst = 1\nslice.b.snssai.sst = 1", "slice.b.snssai: slice.a has this S-NSSAI"),

@@ -244,6 +244,9 @@ pub struct Timers {
     pub t3346: Duration,
     /// Time after which a UE whose attach has failed tries again (T3402, TS 24.301 10.2).
     pub t3402: Duration,
+    /// Time between service requests of an LTE UE that supports service gap control (T3447, TS
+    /// 24.301 5.3.17). Zero = none.
+    pub t3447: Duration,
     /// Time to wait for a RAN node's response to context set-up and release.
     pub ran_response: Duration,
     /// Time by which the mobile reachable timer exceeds T3512, and duration of the implicit
@@ -275,6 +278,7 @@ impl Default for Timers {
             retransmissions: 4,
             t3346: Duration::from_secs(60),
             t3402: Duration::from_secs(12 * 60),
+            t3447: Duration(0),
             ran_response: Duration::from_secs(10),
             implicit_deregistration: Duration::from_secs(240),
         }

@@ -63,7 +63,9 @@ impl Goldens {
             let (name, octets) = line.split_once(' ').expect("a name and hexadecimal digits");
             (name, (0..octets.len()).step_by(2).map(|at| digit(&octets[at..at + 2])).collect())
         };
-        let octets = text.lines().filter(|line| !line.starts_with('#')).map(line).collect();
+        let messages = include_str!("../../../tests/reference/golden_mme.txt");
+        let page = messages.lines().filter(|line| line.starts_with("Paging-extended-drx "));
+        let octets = text.lines().filter(|line| !line.starts_with('#')).chain(page).map(line).collect();
         Goldens { octets, used: RefCell::default() }
     }
 
@@ -290,6 +292,9 @@ fn node_messages(goldens: &Goldens) {
     }
     assert_eq!(test.receives("MMEConfigurationUpdate", &["MMEConfigurationUpdateAcknowledge"]), []);
     assert_eq!(test.receives("Paging", &[]), [Event::Paging(Tmsi(0xdead_beef))]);
+    // A cycle of 81.92 s with a window of 5.12 s.
+    let extended = Event::ExtendedPaging(Tmsi(0xdead_beef), 0x35);
+    assert_eq!(test.receives("Paging-extended-drx", &[]), [extended]);
     assert_eq!(test.receives("OverloadStart", &[]), [Event::Overload(true)]);
     assert_eq!(test.receives("OverloadStop", &[]), [Event::Overload(false)]);
     let syntax = Cause::protocol(CauseProtocol::transfer_syntax_error);

@@ -99,8 +99,13 @@ fn lte_ues_are_served_beside_others() {
 
 /// Each UE runs the procedures of the scenario against the core.
 fn scenario_succeeds(rat: &str, scenario: &str) {
+    scenario_succeeds_with(rat, scenario, &[]);
+}
+
+/// As [`scenario_succeeds`], with these variables of the core's configuration.
+fn scenario_succeeds_with(rat: &str, scenario: &str, variables: &[(&str, &str)]) {
     let line = ["demo", "--ues", "8", "--rate", "8", "--rat", rat, "--scenario", scenario];
-    let output = Command::new(VIREO).args(line).output().unwrap();
+    let output = Command::new(VIREO).args(line).envs(variables.iter().copied()).output().unwrap();
     if refused(&output.stderr) {
         return;
     }
@@ -146,6 +151,17 @@ fn nas_report(arguments: &[&str]) -> Option<Value> {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
     Some(serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap())
+}
+
+/// UEs request power saving mode, MICO mode and extended DRX. In the first two a packet for a
+/// sleeping UE waits in the user plane, and no page is sent. Pages of the third have the cycle and
+/// window that the UE was granted.
+#[test]
+fn power_saving_ues_get_waiting_packets() {
+    let permitted = [("VIREO_CORE__POWER_SAVING__PSM", "true"), ("VIREO_CORE__POWER_SAVING__EXTENDED_DRX", "true")];
+    for (rat, scenario) in [("eps", "power-saving"), ("nr", "power-saving"), ("eps", "extended-drx")] {
+        scenario_succeeds_with(rat, scenario, &permitted);
+    }
 }
 
 #[test]

@@ -77,10 +77,10 @@ pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> 
 
 /// Encodes the transport of the accept of an update. An eNB learns with it what it needs for EN-DC
 /// (TS 23.401 5.3.3.1).
-pub fn accept_transport(connection: &Connection, nas: Vec<u8>, en_dc: EnDc) -> Vec<u8> {
+pub fn accept_transport(connection: &Connection, nas: Vec<u8>, en_dc: EnDc, radio_capability: &[u8]) -> Vec<u8> {
     match connection.assoc.dialect() {
         Dialect::Nr => n2::downlink_nas_transport(connection, nas),
-        Dialect::Eps => s1::accept_transport(connection, nas, en_dc),
+        Dialect::Eps => s1::accept_transport(connection, nas, en_dc, radio_capability),
     }
 }
 

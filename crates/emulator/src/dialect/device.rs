@@ -5,7 +5,9 @@ use crate::ran::Tunnel;
 use crate::rat::Rat;
 use crate::ue::eps::LteUe;
 use crate::ue::security::{SecurityContext, header};
-use crate::ue::{self, CommandError, Fault, MmState, Registration, Service, Session, SessionState, Ue, UeOutput};
+use crate::ue::{
+    self, CommandError, Fault, MmState, PowerSaving, Registration, Service, Session, SessionState, Ue, UeOutput,
+};
 use crate::usim::Usim;
 use vireo_types::{Guti, PduSessionType};
 
@@ -125,6 +127,14 @@ impl Device {
 
     pub(crate) fn inject(&mut self, fault: Fault) {
         either!(self, ue => ue.inject(fault));
+    }
+
+    pub(crate) fn request_saving(&mut self, saving: PowerSaving) {
+        either!(self, ue => ue.request_saving(saving));
+    }
+
+    pub(crate) fn extended_drx(&self) -> Option<u8> {
+        either!(self, ue => ue.extended_drx())
     }
 
     pub(crate) fn connection_released(&mut self) {

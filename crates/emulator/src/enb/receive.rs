@@ -206,10 +206,21 @@ impl Enb {
 }
 
 fn paging(pdu: &S1APPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
-    extract_s1ap_ies!(pdu, Paging, req id: UEPagingID = UEPagingID(id) => id,);
+    extract_s1ap_ies!(pdu, Paging,
+        req id: UEPagingID = UEPagingID(id) => id,
+        opt drx: PagingEDRXInformation = Paging_eDRXInformation(drx) => drx,
+    );
     // A UE paged with its IMSI attaches again (TS 24.301 5.6.2.2.2): no procedure of this emulator.
     if let UEPagingID::s_TMSI(id) = id {
-        inbox.events.push(Event::Paging(Tmsi(u32::from_be_bytes(id.m_tmsi.0))));
+        let tmsi = Tmsi(u32::from_be_bytes(id.m_tmsi.0));
+        inbox.events.push(match drx {
+            // The values of cycle and window have the order of those of NAS.
+            Some(drx) => {
+                let window = drx.paging_time_window.map_or(0, |window| window as u8);
+                Event::ExtendedPaging(tmsi, window << 4 | drx.paging_edrx_cycle as u8)
+            }
+            None => Event::Paging(tmsi),
+        });
     }
     Ok(())
 }

@@ -67,7 +67,10 @@ impl Worker<'_> {
                 Event::SetupFailed(cause) => {
                     self.links[index].refused = Some(format!("SETUP FAILURE, {cause:?}"));
                 }
-                Event::Paging(tmsi) => self.on_paging(self.links[index].node.rat(), tmsi),
+                Event::Paging(tmsi) => self.on_paging(self.links[index].node.rat(), tmsi, None),
+                Event::ExtendedPaging(tmsi, drx) => {
+                    self.on_paging(self.links[index].node.rat(), tmsi, Some(drx));
+                }
                 // Expected from a core that has already released a UE whose connection was
                 // abandoned.
                 Event::ErrorIndication(report)

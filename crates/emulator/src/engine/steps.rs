@@ -9,7 +9,7 @@ use crate::options::Retry;
 use crate::rat::Rat;
 use crate::report::{Procedure, Times};
 use crate::scenario::Step;
-use crate::ue::{CommandError, Event, Fault, MmState, Registration, Service};
+use crate::ue::{CommandError, Event, Fault, MmState, PowerSaving, Registration, Service};
 use std::sync::atomic::Ordering;
 use vireo_types::Tmsi;
 
@@ -27,6 +27,9 @@ const BREATH_US: u64 = 50_000;
 
 /// Duration of [`Step::Pause`].
 const PAUSE_US: u64 = 100_000;
+
+/// Delay by which the active time of a UE has passed at the core, too.
+const ASLEEP_US: u64 = 500_000;
 
 /// Time limit for the release of a UE that backs off.
 const RELEASE_US: u64 = 100_000;
@@ -53,7 +56,7 @@ impl Worker<'_> {
             self.start(owner, step);
             if !self.is_step_over(owner) {
                 // Resting steps wait for no answer.
-                if !matches!(step, Step::Rest | Step::Pause | Step::Dwell | Step::Breathe) {
+                if !matches!(step, Step::Rest | Step::Pause | Step::Dwell | Step::Breathe | Step::Sleep) {
                     let slot = &self.slots[owner as usize];
                     let deadline = self.now_us + self.response_timeout(owner, step).as_micros() as u64;
                     self.timers.set(deadline, owner, slot.sequence, Kind::Guard);
@@ -136,6 +139,11 @@ impl Worker<'_> {
             Step::AwaitPage => {
                 let soon = self.now_us + PROVOKE_FIRST_US;
                 return self.timers.set(soon, owner, slot.sequence, Kind::Pause);
+            }
+            Step::RequestSaving(saving) => return ue.request_saving(saving),
+            Step::Sleep => {
+                let asleep = self.now_us + PowerSaving::ACTIVE_S * 1_000_000 + ASLEEP_US;
+                return self.timers.set(asleep, owner, slot.sequence, Kind::Pause);
             }
             Step::LoseTunnel => return self.lose_tunnel(owner),
             Step::Reset => return self.reset_connection(owner),
@@ -271,6 +279,7 @@ impl Worker<'_> {
                 self.fail(owner, violation.to_string());
             }
             Event::ConfigurationUpdated => self.list(owner),
+            Event::PowerSavingRefused => self.fail(owner, "power saving is not granted as requested".into()),
             Event::Secured { .. } if step == Some(Step::Faulty(Fault::WrongMac)) => {
                 slot.flags |= flag::FAULTED;
             }
@@ -324,6 +333,9 @@ impl Worker<'_> {
         if matches!(self.step(owner), Some(Step::AwaitPage | Step::LoseTunnel)) {
             return self.trigger_paging(owner);
         }
+        if self.step(owner) == Some(Step::Sleep) && !self.slots[owner as usize].has(flag::CALLED) {
+            return self.trigger_paging(owner);
+        }
         if self.step(owner) == Some(Step::Released) {
             return self.request_release(owner, ReleaseReason::Inactivity);
         }
@@ -349,9 +361,17 @@ impl Worker<'_> {
         self.timers.set(self.now_us + RELEASE_US, owner, sequence, Kind::Pause);
     }
 
-    pub(super) fn on_paging(&mut self, rat: Rat, tmsi: Tmsi) {
+    /// Handles a page, with the parameters of extended DRX that it has.
+    pub(super) fn on_paging(&mut self, rat: Rat, tmsi: Tmsi, drx: Option<u8>) {
         let Some(owner) = self.listed.get(&(rat, tmsi.0)).copied() else { return };
         let idle = self.slots[owner as usize].ran.is_none();
+        if idle && self.step(owner) == Some(Step::Sleep) {
+            return self.fail(owner, "the UE was paged while it sleeps".into());
+        }
+        let granted = self.slots[owner as usize].ue.extended_drx();
+        if idle && drx != granted {
+            return self.fail(owner, format!("the page has extended DRX {drx:02x?}; the UE has {granted:02x?}"));
+        }
         if idle && matches!(self.step(owner), Some(Step::Rest | Step::Pause | Step::AwaitPage)) {
             self.slots[owner as usize].flags |= flag::PAUSED | flag::PAGED;
             self.settle(owner);
@@ -400,6 +420,7 @@ impl Worker<'_> {
             Some(Step::Idle | Step::Released) => "release of the UE context",
             Some(Step::Traffic | Step::Data) => "traffic",
             Some(Step::AwaitPage) => "paging",
+            Some(Step::Sleep) => "sleep",
             Some(Step::AwaitDetach) => "detach by the network",
             Some(Step::LoseTunnel) => "release of the lost tunnel and set-up of another",
             Some(Step::XnHandover | Step::N2Handover) => "handover",
@@ -440,7 +461,8 @@ impl Worker<'_> {
             Some(Step::Deregister | Step::SwitchOff | Step::Leave) => {
                 slot.ran.is_none() && slot.ue.mm() == MmState::Deregistered
             }
-            Some(Step::Rest | Step::Pause | Step::Dwell | Step::Breathe) => slot.has(flag::PAUSED),
+            Some(Step::Rest | Step::Pause | Step::Dwell | Step::Breathe | Step::Sleep) => slot.has(flag::PAUSED),
+            Some(Step::RequestSaving(_)) => true,
             Some(Step::AwaitPage) => slot.has(flag::PAGED),
             Some(Step::AwaitDetach) => slot.has(flag::DEREGISTERED) && slot.ran.is_none(),
             Some(Step::LoseTunnel) => slot.has(flag::LOST) && slot.ran.is_none_or(|_| slot.ue.has_tunnels(tunnels)),
@@ -619,7 +641,7 @@ impl Worker<'_> {
         let slot = &mut self.slots[owner as usize];
         let link = &mut self.links[usize::from(slot.link)];
         let Some(ran) = slot.ran else { return };
-        let paged = slot.script.get(usize::from(slot.step) + 1) == Some(&Step::AwaitPage);
+        let paged = matches!(slot.script.get(usize::from(slot.step) + 1), Some(Step::AwaitPage | Step::Sleep));
         if let (true, Some(tunnel)) = (paged, link.node.tunnels(ran).first()) {
             self.lost_tunnels.by_ue.insert(owner, (link.node.n3(), *tunnel));
         }

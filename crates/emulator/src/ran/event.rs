@@ -100,6 +100,8 @@ pub enum Event<C> {
     },
     /// Paging of the UE with this 5G-TMSI or M-TMSI.
     Paging(Tmsi),
+    /// Paging in a window of extended DRX, whose parameters are those of NAS (TS 24.008 10.5.5.32).
+    ExtendedPaging(Tmsi, u8),
     /// Acknowledgement of the node's own RESET.
     ResetDone,
     /// RAN or ENB CONFIGURATION UPDATE ACKNOWLEDGE (true) or FAILURE (false).
@@ -142,6 +144,7 @@ impl<C> Event<C> {
             Event::HandoverCancelled { owner } => Event::HandoverCancelled { owner },
             Event::StatusTransfer { owner } => Event::StatusTransfer { owner },
             Event::Paging(tmsi) => Event::Paging(tmsi),
+            Event::ExtendedPaging(tmsi, drx) => Event::ExtendedPaging(tmsi, drx),
             Event::ResetDone => Event::ResetDone,
             Event::ConfigurationUpdated(taken) => Event::ConfigurationUpdated(taken),
             Event::AssociationsWanted(addresses) => Event::AssociationsWanted(addresses),

@@ -2,7 +2,7 @@
 
 use super::{FRESH, Mode, Scenario, Scheme, Step, abuse, steps};
 use crate::negative::Case;
-use crate::ue::{Fault, Registration};
+use crate::ue::{Fault, PowerSaving, Registration};
 use vireo_types::PduSessionType;
 
 /// Scenarios of 5G without a counterpart, with the reasons.
@@ -38,6 +38,23 @@ const S1_HANDOVER: &[Step] = &[
     Step::Traffic,
     Step::Idle,
     Step::Rest,
+    Step::Service,
+    Step::Traffic,
+    Step::Deregister,
+];
+
+/// As [`super::POWER_SAVING`]; the session is the default bearer.
+const POWER_SAVING: &[Step] = &[
+    Step::RequestSaving(PowerSaving::Mode),
+    FRESH,
+    Step::Traffic,
+    Step::Idle,
+    Step::Sleep,
+    PERIODIC_TAU,
+    Step::Connect,
+    Step::Traffic,
+    Step::Idle,
+    Step::Sleep,
     Step::Service,
     Step::Traffic,
     Step::Deregister,
@@ -115,6 +132,31 @@ pub(super) static ALL: &[Scenario] = &[
             Step::AwaitPage,
             Step::Service,
             Step::Traffic,
+            Step::Idle,
+            Step::AwaitPage,
+            Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "power-saving",
+        "a UE in power saving mode sleeps, also when a packet arrives, and gets it at its update (core.power-saving.psm)",
+        POWER_SAVING,
+    ),
+    steps(
+        "extended-drx",
+        "a UE with extended DRX is paged in its next cycle (core.power-saving.extended-drx)",
+        &[
+            Step::RequestSaving(PowerSaving::ExtendedDrx),
+            FRESH,
+            Step::Traffic,
+            Step::Idle,
+            Step::AwaitPage,
+            Step::Service,
+            Step::Traffic,
+            Step::Idle,
+            PERIODIC_TAU,
             Step::Idle,
             Step::AwaitPage,
             Step::Service,

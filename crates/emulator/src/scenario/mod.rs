@@ -4,7 +4,7 @@ mod eps;
 
 use crate::negative::Case;
 use crate::rat::Rats;
-use crate::ue::{Fault, Registration};
+use crate::ue::{Fault, PowerSaving, Registration};
 use vireo_types::PduSessionType;
 
 /// One step of a UE.
@@ -33,6 +33,11 @@ pub enum Step {
     /// Stays idle until paging. The gNB sends a late echo into the tunnel that the UE had when it
     /// went idle. The answer triggers the paging.
     AwaitPage,
+    /// Makes each further registration request power saving, which the core must grant.
+    RequestSaving(PowerSaving),
+    /// Sleeps in power saving mode: after the active time of the UE a packet for it arrives as in
+    /// [`Step::AwaitPage`], and nothing pages the UE.
+    Sleep,
     /// Makes the node lose the tunnel of the first session. The node answers the next packet with a
     /// GTP-U Error Indication. The core then has the gNB release the session's resources and sets
     /// them up again for the next packet. It has an eNB release the UE, which is then idle.
@@ -205,6 +210,24 @@ const fn steps(name: &'static str, about: &'static str, steps: &'static [Step]) 
     Scenario { name, about, mode: Mode::Steps(steps), scheme: Scheme::Any }
 }
 
+/// A sleeping UE gets its packets with its periodic update, which has no pending data of its own.
+const POWER_SAVING: &[Step] = &[
+    Step::RequestSaving(PowerSaving::Mode),
+    FRESH,
+    IPV4_OR_RUN,
+    Step::Traffic,
+    Step::Idle,
+    Step::Sleep,
+    Step::Register(Registration::Periodic),
+    Step::Connect,
+    Step::Traffic,
+    Step::Idle,
+    Step::Sleep,
+    Step::Service,
+    Step::Traffic,
+    Step::Deregister,
+];
+
 /// All scenarios.
 pub static ALL: &[Scenario] = &[
     steps("register", "registration with the SUCI; the UEs stay registered", &[FRESH]),
@@ -263,6 +286,11 @@ pub static ALL: &[Scenario] = &[
             Step::Traffic,
             Step::Deregister,
         ],
+    ),
+    steps(
+        "power-saving",
+        "a UE in MICO mode sleeps, also when a packet arrives, and gets it at its update (core.power-saving.psm)",
+        POWER_SAVING,
     ),
     steps(
         "lost-tunnel",

@@ -1,7 +1,7 @@
 //! UE of either dialect: its state, and the NAS connection with its security context.
 
 use super::security::{Algorithms, NextHop, Refusal, SecurityContext, header};
-use super::{CommandError, Event, Fault, MmState, Profile, Session, SessionState, UeOutput, Violation};
+use super::{CommandError, Event, Fault, MmState, PowerSaving, Profile, Session, SessionState, UeOutput, Violation};
 use crate::usim::Usim;
 use std::fmt;
 use vireo_types::Guti;
@@ -90,6 +90,10 @@ pub struct NasUe<D: Dialect> {
     /// Last NH that a RAN node received since then.
     pub(super) hop: Option<Box<NextHop>>,
     pub(super) fault: Option<Fault>,
+    /// Power saving of each registration, attach and update.
+    pub(super) saving: Option<PowerSaving>,
+    /// Extended DRX parameters that the network has granted (TS 24.008 10.5.5.32).
+    pub(super) extended_drx: Option<u8>,
     /// True if the registration in progress updates an existing one.
     pub(super) updating: bool,
     pub(super) own: D,
@@ -112,6 +116,8 @@ impl<D: Dialect> NasUe<D> {
             first_complete: None,
             hop: None,
             fault: None,
+            saving: None,
+            extended_drx: None,
             updating: false,
             own: D::default(),
         }
@@ -156,6 +162,28 @@ impl<D: Dialect> NasUe<D> {
     /// Makes the next authentication, or the next message, fail in this way.
     pub fn inject(&mut self, fault: Fault) {
         self.fault = Some(fault);
+    }
+
+    /// Makes each further registration, attach or update request power saving.
+    pub fn request_saving(&mut self, saving: PowerSaving) {
+        self.saving = Some(saving);
+    }
+
+    /// Returns the extended DRX parameters that the network has granted.
+    pub fn extended_drx(&self) -> Option<u8> {
+        self.extended_drx
+    }
+
+    /// Reports power saving that the UE has requested and that an accept does not grant.
+    pub(super) fn check_saving(&self, mode: bool, extended_drx: bool, out: &mut UeOutput) {
+        let is_granted = match self.saving {
+            None => !mode && !extended_drx,
+            Some(PowerSaving::Mode) => mode && !extended_drx,
+            Some(PowerSaving::ExtendedDrx) => extended_drx && !mode,
+        };
+        if !is_granted {
+            out.events.push(Event::PowerSavingRefused);
+        }
     }
 
     /// Handles the release of the NG or S1 connection: the next message is an initial NAS message.

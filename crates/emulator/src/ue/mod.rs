@@ -71,6 +71,21 @@ impl Profile {
     }
 }
 
+/// Power saving that a UE requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerSaving {
+    /// Power saving mode of EPS (TS 24.301 5.3.11), or MICO mode of 5G (TS 24.501 5.3.6), with an
+    /// active time of [`PowerSaving::ACTIVE_S`].
+    Mode,
+    /// Extended DRX of EPS (TS 24.301 5.3.12) with a cycle of 10.24 s.
+    ExtendedDrx,
+}
+
+impl PowerSaving {
+    /// Active time (T3324) in seconds.
+    pub const ACTIVE_S: u64 = 2;
+}
+
 /// Identity and kind of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registration {
@@ -269,6 +284,8 @@ pub enum Event {
     },
     /// The UE processed CONFIGURATION UPDATE COMMAND.
     ConfigurationUpdated,
+    /// An accept does not grant the power saving that the UE has requested, or another.
+    PowerSavingRefused,
     /// 5GMM STATUS or 5GSM STATUS arrived.
     Status(Cause),
     /// The network deviated from the specification.

@@ -3,13 +3,13 @@
 use super::moves::network_capability;
 use super::nas::{self, kind};
 use super::security::{SecurityContext, header};
-use super::{CommandError, Event, MmState, Pending, Profile, Registration, Ue, UeOutput, Violation};
+use super::{CommandError, Event, MmState, Pending, PowerSaving, Profile, Registration, Ue, UeOutput, Violation};
 use vireo_types::{Guami, Guti, Tmsi};
 use vireo_wire::nas::{
     KeySetIdentifier, NasEpsNasMessageContainer, NasFGmmCapability, NasFGsMobileIdentity, NasFGsRegistrationType,
-    NasIdentityRequest, NasIdentityResponse, NasKeySetIdentifier, NasNssai, NasPduSessionStatus, NasRegistrationAccept,
-    NasRegistrationReject, NasRegistrationRequest, NasS1UeNetworkCapability, NasSNssai, NasUeSecurityCapability,
-    NasUeStatus, NasUplinkDataStatus, RegistrationType,
+    NasGprsTimer3, NasIdentityRequest, NasIdentityResponse, NasKeySetIdentifier, NasMicoIndication, NasNssai,
+    NasPduSessionStatus, NasRegistrationAccept, NasRegistrationReject, NasRegistrationRequest,
+    NasS1UeNetworkCapability, NasSNssai, NasUeSecurityCapability, NasUeStatus, NasUplinkDataStatus, RegistrationType,
 };
 
 /// REGISTRATION COMPLETE without an optional IE.
@@ -119,6 +119,10 @@ impl Ue {
         // S1 mode (TS 24.501 9.11.3.1).
         let capability = NasFGmmCapability::from_octets(vec![u8::from(p.interworks)]).map_err(|e| encoding(&e))?;
         let mut whole = clear.with_fgmm_capability(capability).with_requested_nssai(nssai);
+        if self.saving == Some(PowerSaving::Mode) {
+            whole.set_mico_indication(NasMicoIndication::from_flags(false, false));
+            whole.set_t3324_value(NasGprsTimer3::from_seconds(PowerSaving::ACTIVE_S).map_err(|e| encoding(&e))?);
+        }
         if p.interworks {
             let octets = network_capability(p);
             whole.set_s1_ue_network_capability(NasS1UeNetworkCapability::new(octets));
@@ -211,6 +215,8 @@ impl Ue {
         if let Some(status) = &accept.pdu_session_status {
             self.drop_sessions(|psi| status.is_active(psi), out);
         }
+        let is_granted = accept.mico_indication.is_some() && accept.t3324_value.is_some();
+        self.check_saving(is_granted, false, out);
         self.mm = MmState::Registered;
         self.pending = None;
         if given || accept.configured_nssai.is_some() || accept.network_slicing_indication.is_some() {

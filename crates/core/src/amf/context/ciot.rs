@@ -22,6 +22,12 @@ pub struct Ciot {
     pub accepted: CiotFeatures,
     /// True if the UE expects one packet, and nothing more on its connection (TS 24.301 9.9.4.25).
     pub ends_after_downlink: bool,
+    /// True if the UE supports service gap control (TS 24.301 9.9.3.34).
+    #[serde(default)]
+    pub service_gap: bool,
+    /// True if the UE supports the control plane data back-off timer (TS 24.301 9.9.3.34).
+    #[serde(default)]
+    pub data_back_off: bool,
 }
 
 impl CiotFeatures {

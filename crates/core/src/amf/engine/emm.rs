@@ -44,6 +44,12 @@ pub(super) fn congested(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
             congestion::drop_pending_work(ctx);
             registration::reject_overloaded(ctx, Kind::Mobility);
         }
+        NasEpsMessage::Emm(_, NasEmmMessage::ControlPlaneServiceRequest(request))
+            if received.verified.is_some() && may_back_off(ctx, request) =>
+        {
+            congestion::drop_pending_work(ctx);
+            service_request::reject_data(ctx);
+        }
         NasEpsMessage::ServiceRequest(_)
         | NasEpsMessage::Emm(
             _,
@@ -55,6 +61,23 @@ pub(super) fn congested(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
         // A detaching UE frees resources.
         _ => begin(ctx, &received),
     }
+}
+
+/// Returns true for a request to send data, not caused by a page, of a UE that supports the control
+/// plane data back-off timer.
+fn may_back_off(ctx: &StepContext<'_, '_>, request: &NasControlPlaneServiceRequest) -> bool {
+    /// Control plane service type of a UE that starts the procedure itself (9.9.3.47).
+    const MOBILE_ORIGINATING: u8 = 0;
+    let ciot = ctx.ue.reachability.paging.ciot;
+    let container = request.esm_message_container.as_ref();
+    let is_data = |plain: &[u8]| {
+        matches!(NasEpsMessage::decode(plain), Ok(NasEpsMessage::Esm(_, NasEsmMessage::EsmDataTransport(_))))
+    };
+    ctx.ue.is_registered()
+        && ciot.accepted.control_plane
+        && ciot.data_back_off
+        && request.control_plane_service_type.value & 0x07 == MOBILE_ORIGINATING
+        && container.is_some_and(|container| is_data(&container.value))
 }
 
 /// Handles the first message of a connection.

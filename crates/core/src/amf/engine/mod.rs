@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use vireo_types::{AmfUeNgapId, AssocId, Dialect, Ltmsi, RanUeNgapId, Seid, Snssai, limits};
 use vireo_wire::gtpu;
 use vireo_wire::nas::GmmCause;
-use vireo_wire::ngap::CauseRadioNetwork;
+use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
 
 pub use emm::protection as emm_protection;
 pub use nas::{is_authentic, protection};
@@ -232,6 +232,10 @@ fn reach_ue(ctx: &mut StepContext<'_, '_>) {
             Some(paging) => ctx.ue.procedure = Some(Procedure::Paging(paging)),
             None => on_unreachable(ctx),
         },
+        // The UE is paged once it is idle, and its bearers are set up with its context.
+        Some(RanContext::SetUp) if ctx.ue.pending.deregister.is_none() && pending_bearers(ctx.ue) != 0 => {
+            ctx.release(Cause::nas(CauseNas::normal_release));
+        }
         Some(ran) if ran == RanContext::SetUp || ctx.ue.is_served_by_nas() => {
             let wanted = std::mem::take(&mut ctx.ue.pending);
             if let Some(reregister) = wanted.deregister {
@@ -246,6 +250,10 @@ fn reach_ue(ctx: &mut StepContext<'_, '_>) {
         }
         Some(_) => {}
     }
+}
+
+fn pending_bearers(ue: &UeContext) -> u16 {
+    user_plane::bearers_of_next_context(ue, |ebi| ue.pending.sessions >> ebi & 1 == 1)
 }
 
 /// Executes pending work that does not need the UE, which did not respond.

@@ -150,8 +150,10 @@ fn messages_to_enb_equal_goldens() {
     let fast = Ambr { downlink_bps: 100_000_000_000, uplink_bps: 20_000_000_000 };
     let request = context_setup_request(&connection, setup(fast, en_dc()));
     assert_eq!(request, golden("InitialContextSetupRequest-en-dc"));
-    let accept = accept_transport(&connection, NAS.to_vec(), en_dc());
+    let accept = accept_transport(&connection, NAS.to_vec(), en_dc(), &[]);
     assert_eq!(accept, golden("DownlinkNASTransport-en-dc"));
+    let accept = accept_transport(&connection, NAS.to_vec(), EnDc::default(), &[0xa5; 32]);
+    assert_eq!(accept, golden("DownlinkNASTransport-capability"));
     let faster = Ambr { downlink_bps: 10_000_000_001, ..AMBR };
     let change = context_modification_request(&connection, faster);
     assert_eq!(change, golden("UEContextModificationRequest-en-dc"));

@@ -31,8 +31,9 @@ pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> 
     ))
 }
 
-/// Encodes DOWNLINK NAS TRANSPORT with what the eNB needs for EN-DC.
-pub fn accept_transport(connection: &Connection, nas: Vec<u8>, en_dc: EnDc) -> Vec<u8> {
+/// Encodes DOWNLINK NAS TRANSPORT with what the eNB needs for EN-DC, and with the UE radio
+/// capability if there is any. An eNB asks a UE whose capability it does not get (8.6.2.2).
+pub fn accept_transport(connection: &Connection, nas: Vec<u8>, en_dc: EnDc, radio_capability: &[u8]) -> Vec<u8> {
     let build = || -> Result<S1APPDU<'_>, s1ap::Error> {
         let mut ies = vec![
             build_s1ap_ie!(DownlinkNASTransport, MME_UE_S1AP_ID(connection.amf_id.mme()))?,
@@ -41,6 +42,9 @@ pub fn accept_transport(connection: &Connection, nas: Vec<u8>, en_dc: EnDc) -> V
         ];
         if let Some(plmn) = en_dc.restricted_in {
             ies.push(build_s1ap_ie!(DownlinkNASTransport, HandoverRestrictionList(nr_restriction(plmn)?))?);
+        }
+        if !radio_capability.is_empty() {
+            ies.push(build_s1ap_ie!(DownlinkNASTransport, UERadioCapability(radio_capability.to_vec()))?);
         }
         if let Some(algorithms) = en_dc.algorithms {
             ies.push(build_s1ap_ie!(DownlinkNASTransport, NRUESecurityCapabilities(nr_capability(algorithms)))?);

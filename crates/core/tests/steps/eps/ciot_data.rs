@@ -1,7 +1,8 @@
 //! Control plane CIoT EPS optimisation: packets of a UE over NAS (TS 24.301 5.6.1.4.2, 6.6.4).
 
-use super::network::{Network, TUNNEL};
-use super::succeeded;
+use super::golden::golden;
+use super::network::{Network, TUNNEL, emm};
+use super::{pdus, succeeded};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use vireo_core::amf::engine::Event;
 use vireo_core::config::CiotConfig;
@@ -10,7 +11,7 @@ use vireo_core::step::{Effect, Kind, Note};
 use vireo_types::{Duration, Teid, limits};
 use vireo_wire::gtpu::{self, Packet, plain_g_pdu_header};
 use vireo_wire::nas_eps::*;
-use vireo_wire::s1ap::S1apPduKind;
+use vireo_wire::s1ap::{S1AP_PDU, S1APPDU, S1apPduKind, ie};
 
 const PACKET: &[u8] = &[0x45, 0, 0, 20, 1, 2, 3, 4, 5, 6, 7, 8];
 
@@ -40,8 +41,13 @@ fn data(packet: &[u8], assistance: Option<DownlinkDataExpected>) -> NasEsmDataTr
 
 /// Sends CONTROL PLANE SERVICE REQUEST, with an ESM message if there is one.
 fn control_plane_service(network: &mut Network, esm: Option<NasEsmDataTransport>) {
+    control_plane_service_of(network, 0, esm);
+}
+
+/// As [`control_plane_service`], with this control plane service type (9.9.3.47).
+fn control_plane_service_of(network: &mut Network, kind: u8, esm: Option<NasEsmDataTransport>) {
     let key_set = NasKeySetIdentifier::new(network.ue.key_set);
-    let mut request = NasControlPlaneServiceRequest::new(NasControlPlaneServiceType::new(0), key_set);
+    let mut request = NasControlPlaneServiceRequest::new(NasControlPlaneServiceType::new(kind), key_set);
     let header = match esm {
         Some(esm) => {
             let esm = NasEpsMessage::new_esm(esm, network.ue.ebi, 0).encode().expect("it encodes");
@@ -284,6 +290,60 @@ fn congested_network_backs_off_data_over_nas() {
     let NasEmmMessage::ServiceReject(reject) = network.last() else { panic!("{:?}", network.last()) };
     assert!(reject.emm_cause.value == 22 && reject.t3346_value.is_some());
     assert!(uplink(&network).is_empty() && network.mme_id.is_none());
+}
+
+/// Without a UE context the eNB reports the radio capability, and gets it with the next accept.
+#[test]
+fn enb_gets_radio_capability_with_accept() {
+    let mut network = attached();
+    let known = |network: &Network| {
+        let pdus = network.sent.iter().rev().map(|(_, pdu)| S1AP_PDU::decode_borrowed(pdu).expect("a PDU"));
+        let is_nas = |pdu: &S1APPDU<'_>| pdu.kind() == S1apPduKind::Initiating_downlinkNASTransport;
+        let accept = pdus.into_iter().find(is_nas).expect("a NAS message");
+        accept.ie::<ie::UERadioCapability>().map(|capability| capability.expect("octets").0.len())
+    };
+    assert_eq!(known(&network), None, "the eNB asks the UE");
+    let ids = (network.mme_id.expect("a connection"), network.enb_id);
+    network.take_from_enb(&pdus::capability(ids, 100));
+    network.idle();
+    control_plane_service(&mut network, None);
+    assert!(matches!(network.last(), NasEmmMessage::ServiceAccept(_)));
+    assert_eq!(known(&network), Some(100));
+    let teid = teid(&network);
+    send_down(&mut network, teid, PACKET);
+    assert_eq!((known(&network), downlink(&network).len()), (None, 1), "the eNB has it");
+    network.idle();
+    network.update(UpdateType::PeriodicUpdating);
+    assert!(matches!(network.last(), NasEmmMessage::TrackingAreaUpdateAccept(_)));
+    assert_eq!(known(&network), Some(100));
+}
+
+/// A UE that supports T3448 may send other requests while it runs. A page is answered with T3346 as
+/// before, and so is a request without data.
+#[test]
+fn supporting_ue_backs_off_data_alone() {
+    let mut network = Network::new();
+    network.config.ciot.control_plane = true;
+    network.config.timers.t3346 = Duration::from_secs(2);
+    let mut request = network.attach_request();
+    prefers_control_plane(&mut request);
+    request.ue_network_capability.set_cp_backoff(true);
+    network.initial_message(&request);
+    network.idle();
+    network.congested = true;
+    let rejected = |network: &Network| {
+        assert!(uplink(network).is_empty() && network.mme_id.is_none());
+        emm(network.last().clone()).encode().expect("it encodes")
+    };
+    control_plane_service(&mut network, Some(data(PACKET, None)));
+    assert_eq!(rejected(&network), golden("ServiceReject-data-back-off"));
+    for (kind, esm) in [(1, Some(data(PACKET, None))), (0, None)] {
+        control_plane_service_of(&mut network, kind, esm);
+        assert_eq!(rejected(&network), [0x07, 0x4e, 22, 0x5f, 1, 1], "T3346");
+    }
+    network.congested = false;
+    control_plane_service(&mut network, Some(data(PACKET, None)));
+    assert_eq!(uplink(&network), [PACKET]);
 }
 
 /// The header type for partial ciphering is for this message only, and its MAC covers the

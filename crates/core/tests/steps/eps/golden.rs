@@ -16,7 +16,7 @@ const NAS: [u8; 24] =
     *b"\x07\x41\x72\x0b\xf6\x99\xf9\x07\x80\x01\xc3\xde\xad\xbe\xef\x02\xe0\x60\x00\x04\x02\x01\xd0\x11";
 
 /// Returns a message of pycrate.
-fn golden(name: &str) -> Vec<u8> {
+pub(super) fn golden(name: &str) -> Vec<u8> {
     let text = include_str!("../../../../../tests/reference/golden_mme.txt");
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     hex::decode(line.expect("a golden")).expect("digits")
@@ -113,6 +113,40 @@ fn accepts_and_rejects_equal_those_of_pycrate() {
     let reject =
         NasAttachReject::new(NasEmmCause::new(19)).with_esm_message_container(NasEsmMessageContainer::new(dummy));
     assert_eq!(emm(reject).encode().ok(), Some(golden("AttachReject-dummy")));
+}
+
+/// T3447 goes to UEs that support service gap control, also if an update repeats no capability.
+#[test]
+fn service_gap_accepts_equal_those_of_pycrate() {
+    for (seconds, is_supported) in [(18_600, true), (18_600, false), (0, true)] {
+        let mut network = Network::new();
+        network.config.timers.t3447 = Duration::from_secs(seconds);
+        let mut request = network.attach_request();
+        request.ue_network_capability.set_sgc(is_supported);
+        network.initial_message(&request);
+        network.update(UpdateType::TaUpdating);
+        let guti = NasEpsMobileIdentity::new(hex::decode("f699f9078001c3deadbeef").expect("digits"));
+        let mut checked = Vec::new();
+        for message in network.ue.received {
+            match message {
+                NasEmmMessage::AttachAccept(accept) if seconds > 0 && is_supported => {
+                    let name = "AttachAccept-service-gap";
+                    assert_eq!(hex::encode(with_golden_parts(*accept, name)), hex::encode(golden(name)));
+                    checked.push(true);
+                }
+                NasEmmMessage::TrackingAreaUpdateAccept(mut accept) if seconds > 0 && is_supported => {
+                    (accept.guti, accept.eps_bearer_context_status) = (Some(guti.clone()), None);
+                    let octets = emm(*accept).encode().expect("it encodes");
+                    assert_eq!(hex::encode(octets), hex::encode(golden("TrackingAreaUpdateAccept-service-gap")));
+                    checked.push(true);
+                }
+                NasEmmMessage::AttachAccept(accept) => checked.push(accept.t3447_value.is_some()),
+                NasEmmMessage::TrackingAreaUpdateAccept(accept) => checked.push(accept.t3447_value.is_some()),
+                _ => {}
+            }
+        }
+        assert_eq!(checked, [seconds > 0 && is_supported; 2], "{seconds} s");
+    }
 }
 
 /// Replaces the parts of an ATTACH ACCEPT that the goldens have chosen.

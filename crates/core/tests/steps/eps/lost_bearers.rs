@@ -7,7 +7,7 @@ use vireo_core::amf::engine::Event;
 use vireo_core::smf::RanState;
 use vireo_core::step::Kind;
 use vireo_types::Duration;
-use vireo_wire::nas_eps::NasEsmMessage;
+use vireo_wire::nas_eps::{NasEmmMessage, NasEsmMessage, UpdateType};
 use vireo_wire::pfcp::{self, Element};
 use vireo_wire::s1ap::{Cause, CauseTransport, S1AP_PDU, S1apPduKind as Pdu, ie};
 
@@ -60,6 +60,36 @@ fn lost_tunnel_releases_ue_with_bearers() {
     network.service_request();
     assert_eq!(sessions(&network), [(5, RanState::Up), (6, RanState::Up)]);
     assert_eq!((network.tunnel(), succeeded(&network, Kind::Paging)), (Some(TUNNEL), 1));
+    assert_eq!(count(&network, Pdu::Initiating_E_RABSetup), 1, "that of the second connection");
+}
+
+/// The eNB gets all bearers with the UE context. E-RAB SETUP REQUEST has a NAS message (TS 36.413
+/// 9.1.3.1), and none is due for a bearer that the UE has.
+#[test]
+fn update_after_page_sets_up_all_bearers() {
+    let mut network = with_two();
+    network.idle();
+    network.downlink_data();
+    assert_eq!(count(&network, Pdu::Initiating_Paging), 1);
+    network.update(UpdateType::TaUpdating);
+    assert!(matches!(network.last(), NasEmmMessage::TrackingAreaUpdateAccept(_)), "{:?}", network.notes);
+    assert_eq!(sessions(&network), [(5, RanState::Up), (6, RanState::Up)]);
+    assert_eq!(count(&network, Pdu::Initiating_E_RABSetup), 1, "that of the second connection");
+}
+
+/// A bearer that the eNB lacks, while it has another one.
+#[test]
+fn packet_of_bearer_without_erab_renews_context() {
+    let mut network = with_two();
+    let contexts = count(&network, Pdu::Initiating_InitialContextSetup);
+    network.change(|ue| (ue.sessions[0].ran, ue.sessions[0].downlink) = (RanState::Idle, None));
+    network.downlink_data();
+    assert_eq!((network.mme_id, count(&network, Pdu::Initiating_UEContextRelease)), (None, 1));
+    assert_eq!(count(&network, Pdu::Initiating_Paging), 1);
+    network.service_request();
+    assert_eq!(sessions(&network), [(5, RanState::Up), (6, RanState::Up)]);
+    assert_eq!(network.tunnel(), Some(TUNNEL));
+    assert_eq!(count(&network, Pdu::Initiating_InitialContextSetup), contexts + 1);
     assert_eq!(count(&network, Pdu::Initiating_E_RABSetup), 1, "that of the second connection");
 }
 

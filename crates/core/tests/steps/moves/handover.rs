@@ -501,6 +501,22 @@ fn session_without_other_identity_ends_at_move() {
     assert!(phone.lab.effects.iter().any(|e| matches!(e, Effect::FreeAddress(..))));
 }
 
+/// A session that is idle at the gNB has no E-RAB at the eNB, and its UE has no bearer for it.
+#[test]
+fn idle_session_ends_at_handover_to_4g() {
+    let mut phone = in_5g();
+    phone.lab.reachable = true;
+    phone.lab.session(4);
+    phone.lab.reachable = false;
+    phone.lab.change(|ue| (ue.sessions[1].ran, ue.sessions[1].downlink) = (RanState::Idle, None));
+    require_4g(&mut phone, ENB_ID);
+    let mme = requested_mme_id(&phone);
+    phone.lab.take_from_enb(&pdus::acknowledged_by_enb(mme, &[5]));
+    phone.lab.take_from_enb(&pdus::notified_by_enb(mme));
+    assert_eq!(phone.sessions(), [(3, 5)]);
+    assert!(phone.pdus(S1apPduKind::Initiating_E_RABSetup).is_empty());
+}
+
 /// Messages of the source that cross HANDOVER NOTIFY, and those of another RAN node.
 #[test]
 fn late_message_of_source_changes_nothing() {

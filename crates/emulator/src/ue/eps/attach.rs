@@ -131,6 +131,9 @@ impl LteUe {
             request.set_ue_additional_security_capability(additional(p));
         }
         self.request_ciot(&mut request);
+        let saving = self.requested_saving()?;
+        (request.t3324_value, request.t3412_extended_value) = (saving.t3324, saving.t3412);
+        request.extended_drx_parameters = saving.extended_drx;
         if self.guti.is_some() {
             // TS 24.301 8.2.4.19: with a GUTI in any case.
             request.set_old_guti_type(NasGutiType::from_mapped(false));
@@ -157,6 +160,9 @@ impl LteUe {
                 request.set_ue_additional_security_capability(additional(p));
             }
         }
+        let saving = self.requested_saving()?;
+        (request.t3324_value, request.t3412_extended_value) = (saving.t3324, saving.t3412);
+        request.extended_drx_parameters = saving.extended_drx;
         if p.interworks {
             // 5GMM-REGISTERED or EMM-REGISTERED (TS 24.301 9.9.3.54).
             let is_from_nr = self.own.from_nr.is_some() || self.secured && self.is_foreign;
@@ -215,6 +221,8 @@ impl LteUe {
         if repeated {
             return Ok(());
         }
+        let timers = (accept.t3324_value.as_ref(), accept.t3412_extended_value.as_ref());
+        self.take_saving(timers, accept.extended_drx_parameters.as_ref(), out);
         self.mm = MmState::Registered;
         self.pending = None;
         self.sessions.clear();
@@ -244,6 +252,8 @@ impl LteUe {
         if repeated {
             return Ok(());
         }
+        let timers = (accept.t3324_value.as_ref(), accept.t3412_extended_value.as_ref());
+        self.take_saving(timers, accept.extended_drx_parameters.as_ref(), out);
         if let Some(status) = &accept.eps_bearer_context_status {
             self.drop_sessions(|ebi| status.is_active(ebi), out);
         }

@@ -10,6 +10,7 @@ mod bearer;
 mod ciot;
 mod mobility;
 mod nas;
+mod power_saving;
 pub mod security;
 pub(crate) use nas::guti_octets;
 #[cfg(test)]

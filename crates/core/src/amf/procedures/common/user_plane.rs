@@ -2,7 +2,7 @@
 
 use super::{context_setup, smf_requests};
 use crate::amf::access;
-use crate::amf::context::{DeferredSessionMessage, RanContext, UeContext};
+use crate::amf::context::{Connection, DeferredSessionMessage, RanContext, UeContext};
 use crate::amf::n2::{self, Cause, SessionSetup};
 use crate::smf::{self, Input, N2Sm, Output};
 use crate::step::{Effect, Kind, Note, StepContext};
@@ -27,12 +27,28 @@ pub fn step_all(ctx: &mut StepContext<'_, '_>, input: impl Fn() -> Input<'static
     smf_requests::step_all(ctx, &input());
 }
 
-/// Activates the user plane of these sessions. Returns their set-up items for the RAN.
+/// Returns the idle bearers among these sessions that the eNB gets only with another UE context: it
+/// has one, and E-RAB SETUP REQUEST needs a NAS message (TS 36.413 9.1.3.1). There is none for a
+/// bearer that the UE has.
+pub fn bearers_of_next_context(ue: &UeContext, wanted: impl Fn(u8) -> bool) -> u16 {
+    let has_context = |c: &Connection| c.assoc.dialect() == Dialect::Eps && !c.ran.is_none();
+    if !ue.connection.as_ref().is_some_and(has_context) {
+        return 0;
+    }
+    let is_idle = |s: &&smf::SmContext| s.is_live() && s.ran == smf::RanState::Idle && !s.is_over_nas();
+    let idle = ue.sessions.iter().filter(is_idle).map(smf::SmContext::id);
+    idle.filter(|ebi| wanted(*ebi)).fold(0, |bits, ebi| bits | 1 << ebi)
+}
+
+/// Activates the user plane of these sessions. Returns their set-up items for the RAN. Bearers that
+/// the eNB cannot set up stay pending.
 pub fn activate(ctx: &mut StepContext<'_, '_>, wanted: impl Fn(u8) -> bool) -> Vec<SessionSetup> {
+    let later = bearers_of_next_context(ctx.ue, &wanted);
+    ctx.ue.pending.sessions |= later;
     let mut items = Vec::new();
     for at in 0..ctx.ue.sessions.len() {
         let sm = &mut ctx.ue.sessions[at];
-        if !sm.is_live() || !wanted(sm.id()) {
+        if !sm.is_live() || !wanted(sm.id()) || later >> sm.id() & 1 == 1 {
             continue;
         }
         let (psi, index, snssai) = (sm.id(), sm.index, sm.terms.snssai);

@@ -111,8 +111,7 @@ fn additional(ie: &Option<NasUeAdditionalSecurityCapability>) -> Option<[u8; 4]>
 /// Stores how the UE of ATTACH REQUEST is paged, and the CIoT EPS optimisations that it requests.
 /// It has sent all that applies.
 pub fn set_attach_paging(ctx: &mut StepContext<'_, '_>, message: &NasAttachRequest) {
-    let requested = requested_ciot(&message.ue_network_capability, &message.additional_update_type);
-    ctx.ue.reachability.paging.ciot.requested = requested;
+    set_ciot(ctx, &message.ue_network_capability, &message.additional_update_type);
     ctx.ue.reachability.paging.drx = message.drx_parameter.as_ref().and_then(drx);
     let saving = saving(&message.t3324_value, &message.t3412_extended_value, &message.extended_drx_parameters);
     power_saving::grant(ctx, saving, power_saving::TIMER_2);
@@ -122,8 +121,7 @@ pub fn set_attach_paging(ctx: &mut StepContext<'_, '_>, message: &NasAttachReque
 /// has changed (5.5.3.2.2 n).
 pub fn set_update_paging(ctx: &mut StepContext<'_, '_>, message: &NasTrackingAreaUpdateRequest) {
     if let Some(capability) = &message.ue_network_capability {
-        let requested = requested_ciot(capability, &message.additional_update_type);
-        ctx.ue.reachability.paging.ciot.requested = requested;
+        set_ciot(ctx, capability, &message.additional_update_type);
     }
     if let Some(parameter) = &message.drx_parameter {
         ctx.ue.reachability.paging.drx = drx(parameter);
@@ -135,13 +133,19 @@ pub fn set_update_paging(ctx: &mut StepContext<'_, '_>, message: &NasTrackingAre
     power_saving::grant(ctx, saving, power_saving::TIMER_2);
 }
 
-/// Returns the CIoT EPS optimisations that a UE supports, and prefers (9.9.3.34, 9.9.3.0B).
-fn requested_ciot(capability: &NasUeNetworkCapability, kind: &Option<NasAdditionalUpdateType>) -> CiotFeatures {
+/// Stores the CIoT EPS optimisations that a UE supports, and prefers (9.9.3.34, 9.9.3.0B).
+fn set_ciot(
+    ctx: &mut StepContext<'_, '_>,
+    capability: &NasUeNetworkCapability,
+    kind: &Option<NasAdditionalUpdateType>,
+) {
     let preferred = kind.as_ref().and_then(NasAdditionalUpdateType::preferred_ciot_behavior);
-    CiotFeatures {
+    let ciot = &mut ctx.ue.reachability.paging.ciot;
+    ciot.requested = CiotFeatures {
         without_pdn: capability.erw_opdn(),
         control_plane: capability.cp_ciot() && preferred == Some(PreferredCiotBehavior::ControlPlane),
-    }
+    };
+    (ciot.service_gap, ciot.data_back_off) = (capability.sgc(), capability.cp_backoff());
 }
 
 /// Encodes EPS network feature support (9.9.3.12A): the CIoT EPS optimisations in use. There are no
@@ -200,6 +204,13 @@ fn t3402(config: &CoreConfig) -> Option<NasGprsTimer> {
     let seconds = config.timers.t3402.as_secs();
     let default = Timers::default().t3402.as_secs();
     (seconds != default).then(|| NasGprsTimer::from_seconds(seconds).ok()).flatten()
+}
+
+/// Returns T3447 if service gap control is configured and the UE supports it (5.3.17).
+fn t3447(ctx: &StepContext<'_, '_>) -> Option<NasGprsTimer3> {
+    let seconds = ctx.env.config.timers.t3447.as_secs();
+    let is_used = seconds > 0 && ctx.ue.reachability.paging.ciot.service_gap;
+    is_used.then(|| NasGprsTimer3::from_seconds(seconds).ok()).flatten()
 }
 
 /// Continues an attach or update whose UE is secured.
@@ -365,6 +376,7 @@ pub(super) fn attach_accept(ctx: &mut StepContext<'_, '_>, request: &Request, es
     let granted = Granted::new(&ctx.ue.reachability.paging);
     (message.t3324_value, message.t3412_extended_value) = (granted.t3324, granted.t3412);
     (message.extended_drx_parameters, message.t3402_value) = (granted.extended_drx, t3402(config));
+    message.t3447_value = t3447(ctx);
     if let Some(guti) = ctx.ue.identity.gutis_of_eps(config).next() {
         message = message.with_guti(emm::guti(guti));
     }
@@ -399,9 +411,10 @@ fn accept_update(ctx: &mut StepContext<'_, '_>, request: Request, started: Insta
     if let Err(cause) = super::enrol(ctx) {
         return reject(ctx, request.kind.counted(), cause);
     }
-    // The active flag, and bearers for which an idle UE was paged.
+    // The active flag, or bearers for which an idle UE was paged. The eNB gets all bearers with the
+    // UE context: a later one would need a NAS message (TS 36.413 9.1.3.1).
     let wanted = request.uplink_data | std::mem::take(&mut ctx.ue.pending.sessions);
-    let sessions = user_plane::activate(ctx, |ebi| wanted >> ebi & 1 == 1);
+    let sessions = user_plane::activate(ctx, |_| wanted != 0);
     let nas = update_accept(ctx, &request);
     context_setup::set_up(ctx, nas, sessions);
     let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3550);
@@ -417,6 +430,7 @@ pub(super) fn update_accept(ctx: &mut StepContext<'_, '_>, request: &Request) ->
     let granted = Granted::new(&ctx.ue.reachability.paging);
     (message.t3324_value, message.t3412_extended_value) = (granted.t3324, granted.t3412);
     (message.extended_drx_parameters, message.t3402_value) = (granted.extended_drx, t3402(config));
+    message.t3447_value = t3447(ctx);
     if let Some(guti) = ctx.ue.identity.gutis_of_eps(config).next() {
         message = message.with_guti(emm::guti(guti));
     }

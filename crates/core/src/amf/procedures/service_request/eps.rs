@@ -31,19 +31,28 @@ pub fn read_control_plane(message: &NasControlPlaneServiceRequest, ends: bool) -
     }
 }
 
-/// Sends SERVICE ACCEPT (8.2.34), with the bearer status if the UE has sent its own.
-pub fn send_accept(ctx: &mut StepContext<'_, '_>, with_status: bool) {
+/// Encodes SERVICE ACCEPT (8.2.34), protected, with the bearer status if the UE has sent its own.
+pub fn accept(ctx: &mut StepContext<'_, '_>, with_status: bool) -> Option<Vec<u8>> {
     let mut message = NasServiceAccept::new();
     if with_status {
         message = message.with_eps_bearer_context_status(NasEpsBearerContextStatus::new(bitmap_octets(status(ctx.ue))));
     }
-    ctx.send_emm(message);
+    let plain = ctx.emm(message)?;
+    ctx.protected(plain)
 }
 
 /// Sends SERVICE REJECT (8.2.24) with a cause that only EPS has. Returns its value.
 pub fn send_cause(ctx: &mut StepContext<'_, '_>, cause: EmmCause) -> u8 {
     ctx.send_emm(NasServiceReject::new(NasEmmCause::from_cause(cause)));
     cause.as_u8()
+}
+
+/// Sends SERVICE REJECT (8.2.24) to a UE that may not send data over NAS for a time: T3448 runs
+/// (5.6.1.5).
+pub fn send_data_reject(ctx: &mut StepContext<'_, '_>) {
+    let mut message = NasServiceReject::new(NasEmmCause::from_cause(emm::cause(GmmCause::Congestion)));
+    message.t3448_value = back_off(ctx).map(|timer| NasGprsTimer2::new(timer.value.to_vec()));
+    ctx.send_emm(message);
 }
 
 /// Sends SERVICE REJECT (8.2.24).

@@ -61,7 +61,8 @@ fn accept_over_nas(ctx: &mut StepContext<'_, '_>, request: Request, started: Ins
         user_plane::drop_unknown(ctx, status);
     }
     let wanted = request.uplink_data | std::mem::take(&mut ctx.ue.pending.sessions);
-    eps::send_accept(ctx, request.session_status.is_some());
+    let nas = eps::accept(ctx, request.session_status.is_some());
+    context_setup::set_up(ctx, nas, Vec::new());
     let sessions = user_plane::activate(ctx, |ebi| wanted >> ebi & 1 == 1);
     context_setup::set_up(ctx, None, sessions);
     ctx.note(Note::Succeeded(Kind::ServiceRequest, started));
@@ -133,11 +134,23 @@ pub fn reject_service(ctx: &mut StepContext<'_, '_>, cause: EmmCause) {
 
 /// Rejects a service request. The cause determines the reaction of the UE (5.6.1.5).
 pub fn reject(ctx: &mut StepContext<'_, '_>, cause: GmmCause) {
-    ctx.note(Note::Started(Kind::ServiceRequest));
-    ctx.note(Note::Failed(Kind::ServiceRequest, emm::cause_value(ctx.ue.dialect(), cause)));
+    note_rejection(ctx, cause);
     match ctx.ue.dialect() {
         Dialect::Nr => nr::send_reject(ctx, cause),
         Dialect::Eps => eps::send_reject(ctx, cause),
     }
     ctx.release(Cause::nas(CauseNas::normal_release));
+}
+
+/// Rejects the data of a UE over NAS because of congestion. Its other requests are not concerned
+/// (TS 23.401 4.3.7.4.2).
+pub fn reject_data(ctx: &mut StepContext<'_, '_>) {
+    note_rejection(ctx, GmmCause::Congestion);
+    eps::send_data_reject(ctx);
+    ctx.release(Cause::nas(CauseNas::normal_release));
+}
+
+fn note_rejection(ctx: &mut StepContext<'_, '_>, cause: GmmCause) {
+    ctx.note(Note::Started(Kind::ServiceRequest));
+    ctx.note(Note::Failed(Kind::ServiceRequest, emm::cause_value(ctx.ue.dialect(), cause)));
 }
