@@ -21,6 +21,9 @@ SEEDS ?= 1..1000
 mutate-n2 mutate-s1: MUTATIONS ?= 1000000
 mutate-pfcp: MUTATIONS ?= 300000
 SEED ?= 1
+# Profile of `make dist` and `make test-package`: release or dev.
+PROFILE ?= release
+DIST ?= dist
 # Hosts that join and hosts that are killed.
 CHURN ?= 50
 CHURN_UES ?= 200
@@ -29,7 +32,7 @@ SHARDS ?= 3
 FROM ?= HEAD
 JOINS ?= 6
 
-.PHONY: help setup build demo cluster-demo cluster-churn shard-churn cluster-upgrade test test-experiments test-stores check lint licences bench crash faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
+.PHONY: help setup build dist test-package demo cluster-demo cluster-churn shard-churn cluster-upgrade test test-experiments test-stores check lint licences bench crash faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
 
 help:
 	@echo 'make demo              build; 100 UEs register, exchange packets and deregister, in network namespaces'
@@ -38,8 +41,10 @@ help:
 	@echo 'make cluster-churn     $(CHURN) hosts join a cluster under load and $(CHURN) are killed (CHURN=N), no UE is lost'
 	@echo 'make cluster-upgrade   hosts of another release (FROM=tag, commit or binary) join a cluster under load'
 	@echo 'make build             the release binary: $(VIREO)'
+	@echo 'make dist              program, Debian package, OCI image, bill of materials and checksums, to dist/'
 	@echo 'make test              every test, with independent witnesses (pycrate, tshark, scapy)'
 	@echo 'make test-experiments  the short form of each experiment and benchmark, one after another'
+	@echo 'make test-package      the Debian package in a clean root: install, traffic, upgrade, removal, purge; needs root'
 	@echo 'make test-stores       records and SBA mode over a Redis Cluster and FerretDB on PostgreSQL (MongoDB protocol)'
 	@echo 'make check             format, clippy, house rules (make lint), licences (make licences)'
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
@@ -60,6 +65,20 @@ setup:
 
 build: setup
 	$(CARGO) build --release --locked -p vireo
+
+dist: setup
+	@scripts/setup dist
+	$(CARGO) build --profile $(PROFILE) --locked -p vireo
+	PATH="$(dir $(CARGO)):$$PATH" scripts/dist $(PROFILE) $(DIST)
+
+# PROFILE=release tries the package that `make dist` makes. The emulator is that of the tests.
+test-package: PROFILE := dev
+test-package: DIST := target/dist
+test-package: dist
+	@scripts/setup package
+	VIREO_PACKAGE="$$(echo $(CURDIR)/$(DIST)/*.deb)" VIREO_IMAGE="$$(echo $(CURDIR)/$(DIST)/*.oci.tar)" \
+		VIREO_ROOT="$(CURDIR)/.tools/root.tar" \
+		$(CARGO) test --locked -p vireo --test package -- --ignored --nocapture
 
 demo: build
 	$(VIREO) demo $(ARGS)

@@ -18,7 +18,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Monotonic};
-use vireo_cluster::{COMMANDS, Command, CommandReceiver, CommandSender, HostSender, HostTurn, Input, LocalHost};
+use vireo_cluster::{
+    COMMANDS, Command, CommandReceiver, CommandSender, HostSender, HostTurn, Input, LocalHost, ProgressCounter,
+};
 use vireo_core::amf::access;
 use vireo_core::amf::n2::Route;
 use vireo_core::amf::ran::admission::Refusal;
@@ -121,6 +123,8 @@ pub struct Balancer {
     /// Hot restart: the listener for a successor, and whether a successor has taken over.
     pub(crate) hot_restart: Option<HotRestartListener>,
     pub(crate) replaced: Arc<AtomicBool>,
+    /// Grows at least once a second while the thread runs.
+    progress: ProgressCounter,
 }
 
 impl std::fmt::Debug for Balancer {
@@ -156,6 +160,7 @@ pub struct StopHandle {
     lists: Sender<AllowLists>,
     waker: Waker,
     replaced: Arc<AtomicBool>,
+    progress: ProgressCounter,
 }
 
 impl StopHandle {
@@ -176,6 +181,12 @@ impl StopHandle {
     /// Returns true if another process has replaced this balancer by a hot restart.
     pub fn has_successor(&self) -> bool {
         self.replaced.load(Ordering::SeqCst)
+    }
+
+    /// Returns the number of iterations of the balancer: it grows at least once a second unless the
+    /// thread hangs.
+    pub fn progress(&self) -> u64 {
+        self.progress.count()
     }
 }
 
@@ -236,11 +247,13 @@ impl Balancer {
         let stop = Arc::new(AtomicBool::new(false));
         let replaced = Arc::new(AtomicBool::new(false));
         let (sender, lists) = bounded(RELOADS);
+        let progress = ProgressCounter::default();
         let stopper = StopHandle {
             stop: Arc::clone(&stop),
             lists: sender,
             waker: endpoint.waker(),
             replaced: Arc::clone(&replaced),
+            progress: progress.clone(),
         };
         let ue_peers = ["n2", "n4"].map(|interface| UePeers::new(interface, n4.n4().ue_pools().to_vec()));
         let balancer = Balancer {
@@ -261,6 +274,7 @@ impl Balancer {
             lists,
             hot_restart: None,
             replaced,
+            progress,
         };
         Ok(BalancerParts { balancer, commands: outbound, stopper })
     }
@@ -328,6 +342,7 @@ impl Balancer {
             Hosts::Local(_) | Hosts::OnThread { .. } => None,
         };
         while !self.stop.load(Ordering::SeqCst) {
+            self.progress.tick();
             priority_boost.iter_mut().for_each(|priority_boost| priority_boost.update(Monotonic::now()));
             self.run_once()?;
             // At this point, all commands received from hosts have been executed.

@@ -14,7 +14,8 @@ impl ProgressCounter {
         self.0.store(self.count().wrapping_add(1), Ordering::Relaxed);
     }
 
-    pub(crate) fn count(&self) -> u64 {
+    /// Returns the number of iterations since the start.
+    pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

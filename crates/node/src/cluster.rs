@@ -256,6 +256,12 @@ impl BalancerNode {
         controller || self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
+    /// Returns the number of iterations of the balancer: it grows at least once a second unless the
+    /// thread hangs.
+    pub fn progress(&self) -> u64 {
+        self.stopper.progress()
+    }
+
     /// Stops in order: informs hosts if the cluster ends with it, and shuts down associations.
     ///
     /// # Errors
@@ -629,6 +635,13 @@ impl HostNode {
     /// Returns true if the host has drained: other hosts have its UEs.
     pub fn has_left(&self) -> bool {
         self.watch.has_left()
+    }
+
+    /// Wakes the host, and returns the number of its iterations: it grows at least once a second
+    /// unless the thread hangs.
+    pub fn progress(&self) -> u64 {
+        self.inputs.wake();
+        self.inputs.progress().count()
     }
 
     /// Drains the host and stops it. If draining takes too long, other hosts take over as from a

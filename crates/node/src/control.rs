@@ -218,6 +218,13 @@ impl Control {
             || self.host.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
+    /// Wakes balancer and host, and returns the number of iterations of each. Each number grows at
+    /// least once a second unless its thread hangs.
+    pub fn progress(&self) -> [u64; 2] {
+        self.inputs.wake();
+        [self.stopper.progress(), self.inputs.progress().count()]
+    }
+
     /// Stops in order: accepts no new messages, finishes queued ones, then shuts down the
     /// associations.
     ///

@@ -5,7 +5,7 @@
 
 use crate::logging;
 use crate::reload::{self, Function, Reloader};
-use crate::run::Signals;
+use crate::run::{Health, Signals};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,6 +68,10 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
     };
     tracing::info!(take_over, sctp = node.driver(), api = ?node.api(), hosts, "the balancer is up, and waits for its hosts");
     let has_failed = || node.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
+    let progress = || {
+        let upf = upf.as_ref().map(|upf| upf.progress());
+        std::iter::once(node.progress()).chain(upf).collect()
+    };
     let reload = || {
         if let Some(mut config) = reloader.read() {
             node.reload(&reload::reloadable(&config));
@@ -76,7 +80,7 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
             }
         }
     };
-    let failed = runtime.block_on(signals.unless("the balancer stops", has_failed, reload));
+    let failed = runtime.block_on(signals.unless("the balancer stops", Health { has_failed, progress }, reload));
     if node.has_successor() {
         return Ok(());
     }
@@ -117,7 +121,8 @@ pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
     // Only the log level is reloadable here.
     let reload = || drop(reloader.read());
     let meaning = "the controller stops: nothing else does";
-    let failed = runtime.block_on(signals.unless(meaning, || node.has_failed(), reload));
+    let health = Health { has_failed: || node.has_failed(), progress: Vec::new };
+    let failed = runtime.block_on(signals.unless(meaning, health, reload));
     node.stop();
     if failed { Err(Failure("the controller has ended by itself; see the log".into())) } else { Ok(()) }
 }
@@ -145,7 +150,8 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
         }
     };
     let meaning = "the host leaves: others get its UEs";
-    let ended = runtime.block_on(signals.unless(meaning, || node.has_failed(), reload));
+    let health = Health { has_failed: || node.has_failed(), progress: || vec![node.progress()] };
+    let ended = runtime.block_on(signals.unless(meaning, health, reload));
     let failed = ended && !node.has_left();
     node.stop()?;
     if failed { Err(Failure("the host is in its cluster no longer; see the log".into())) } else { Ok(()) }

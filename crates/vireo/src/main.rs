@@ -18,6 +18,7 @@ mod plan;
 mod reload;
 mod run;
 mod sba_roles;
+mod service_manager;
 mod shards;
 mod simulate;
 mod slice;

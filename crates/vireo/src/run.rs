@@ -3,6 +3,7 @@
 //! A signal ends the process. [`Signals`] also serves the other roles.
 
 use crate::reload::{self, Function, Reloader};
+use crate::service_manager::ServiceManager;
 use crate::{logging, shards};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,13 +75,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let control = Control::start(control, store, metrics)?;
     tracing::info!(sctp = control.driver(), api = ?control.api(), "the core is up");
     let has_failed = || control.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
+    let progress = || {
+        let upf = upf.as_ref().map(|upf| upf.progress());
+        control.progress().into_iter().chain(upf).collect()
+    };
     let reload = || {
         if let Some(mut config) = reloader.read() {
             control.reload(reload::reloadable(&config));
             reload_upf(&mut config, upf.as_deref());
         }
     };
-    let failed = runtime.block_on(signals.unless("the core stops", has_failed, reload));
+    let failed = runtime.block_on(signals.unless("the core stops", Health { has_failed, progress }, reload));
     let stopped = control.stop();
     drop(upf);
     stopped.map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;
@@ -135,6 +140,15 @@ fn start_log() -> Result<(), Failure> {
     Ok(logging::report_to_parent()?)
 }
 
+/// Health of the components of this process.
+pub(crate) struct Health<F, P> {
+    /// Returns true if a component has ended by itself.
+    pub(crate) has_failed: F,
+    /// Returns the number of iterations of each watched thread. Each grows at least once a second
+    /// unless its thread hangs.
+    pub(crate) progress: P,
+}
+
 /// Signals that end a process in order (SIGINT, SIGTERM), and the one that reloads the
 /// configuration (SIGHUP).
 pub(crate) struct Signals {
@@ -155,29 +169,40 @@ impl Signals {
 
     /// Waits for a signal that ends the process, and logs it with `meaning`. Returns early with
     /// true if `has_failed` reports a failed component. Calls `reload` for each SIGHUP meanwhile.
+    /// Tells the service manager that the process is ready, reloads, makes progress and stops.
     pub(crate) async fn unless(
         &mut self,
         meaning: &str,
-        has_failed: impl Fn() -> bool,
+        Health { has_failed, progress }: Health<impl Fn() -> bool, impl Fn() -> Vec<u64>>,
         mut reload: impl FnMut(),
     ) -> bool {
-        loop {
+        let mut manager = ServiceManager::from_env();
+        manager.ready();
+        let interval = manager.watchdog_interval().map_or(WATCH, |interval| interval.min(WATCH));
+        let failed = loop {
             tokio::select! {
                 _ = self.term.recv() => {
                     tracing::info!(signal = "SIGTERM", "{meaning}");
-                    return false;
+                    break false;
                 }
                 _ = self.int.recv() => {
                     tracing::info!(signal = "SIGINT", "{meaning}");
-                    return false;
+                    break false;
                 }
-                _ = self.hangup.recv() => reload(),
-                () = tokio::time::sleep(WATCH) => {
+                _ = self.hangup.recv() => {
+                    manager.reloading();
+                    reload();
+                    manager.ready();
+                }
+                () = tokio::time::sleep(interval) => {
                     if has_failed() {
-                        return true;
+                        break true;
                     }
+                    manager.keep_alive(progress());
                 }
             }
-        }
+        };
+        manager.stopping();
+        failed
     }
 }

@@ -6,7 +6,7 @@
 use crate::cluster_roles::{leave_sessions_to_smf, run_host};
 use crate::logging;
 use crate::reload::{self, Function, Reloader};
-use crate::run::Signals;
+use crate::run::{Health, Signals};
 use std::path::PathBuf;
 use std::sync::Arc;
 use vireo_config::roles::{Prepared, prepare};
@@ -67,7 +67,8 @@ pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
             control.reload(reload::reloadable(&config));
         }
     };
-    let failed = runtime.block_on(signals.unless("the AMF stops", || control.has_failed(), reload));
+    let health = Health { has_failed: || control.has_failed(), progress: || control.progress().to_vec() };
+    let failed = runtime.block_on(signals.unless("the AMF stops", health, reload));
     let stopped = control.stop();
     stopped.map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;
     if failed { Err(Failure("a part of the AMF has ended by itself; see the log".into())) } else { Ok(()) }
@@ -98,7 +99,8 @@ pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
             smf.reload(reload::reloadable(&config));
         }
     };
-    let failed = runtime.block_on(signals.unless("the SMF stops", || smf.has_failed(), reload));
+    let health = Health { has_failed: || smf.has_failed(), progress: Vec::new };
+    let failed = runtime.block_on(signals.unless("the SMF stops", health, reload));
     smf.stop().map_err(|e| Failure(format!("the N4 endpoint has failed: {e}; see the log")))?;
     if failed { Err(Failure("a part of the SMF has ended by itself; see the log".into())) } else { Ok(()) }
 }

@@ -3,7 +3,7 @@
 use crate::cluster_roles::host_settings;
 use crate::logging;
 use crate::reload::{self, Function, Reloader};
-use crate::run::{Signals, ignore_hangup, reload_upf};
+use crate::run::{Health, Signals, ignore_hangup, reload_upf};
 use std::path::Path;
 use std::sync::Arc;
 use vireo_config::roles::{self, serve_this_core};
@@ -40,13 +40,17 @@ pub(crate) fn run(path: Option<&Path>, mut config: Config, source: Source) -> Re
     let core = ShardedCore::start(roles::balancer(config, upf.clone()), shards, metrics)?;
     tracing::info!(sctp = core.driver(), api = ?core.api(), shards = count, "the core is up");
     let has_failed = || core.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
+    let progress = || {
+        let upf = upf.as_ref().map(|upf| upf.progress());
+        std::iter::once(core.progress()).chain(upf).collect()
+    };
     let reload = || {
         if let Some((mut config, source)) = reloader.read_source() {
             core.reload(&reload::reloadable(&config), &text(source));
             reload_upf(&mut config, upf.as_deref());
         }
     };
-    let failed = runtime.block_on(signals.unless("the core stops", has_failed, reload));
+    let failed = runtime.block_on(signals.unless("the core stops", Health { has_failed, progress }, reload));
     let stopped = core.stop();
     drop(upf);
     stopped.map_err(|e| Failure(format!("the N2 endpoint has failed: {e}; see the log")))?;

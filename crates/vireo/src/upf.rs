@@ -5,7 +5,7 @@
 
 use crate::logging;
 use crate::reload::{Function, Reloader};
-use crate::run::Signals;
+use crate::run::{Health, Signals};
 use std::path::PathBuf;
 use std::sync::Arc;
 use vireo_config::worker_process::log_of_data_workers;
@@ -50,7 +50,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             upf.reload(config);
         }
     };
-    let failed = runtime.block_on(signals.unless("the UPF stops", || upf.has_failed(), reload));
+    let health = Health { has_failed: || upf.has_failed(), progress: || vec![upf.progress()] };
+    let failed = runtime.block_on(signals.unless("the UPF stops", health, reload));
     // The API holds a reference to the UPF. Its sockets and devices close with the last reference.
     drop(api);
     drop(upf);

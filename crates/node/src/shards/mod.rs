@@ -91,6 +91,12 @@ impl ShardedCore {
         self.balancer.has_failed() || self.shards.has_failed()
     }
 
+    /// Returns the number of iterations of the balancer, as [`BalancerNode::progress`] does. Shards
+    /// that hang are replaced by their supervisor.
+    pub fn progress(&self) -> u64 {
+        self.balancer.progress()
+    }
+
     /// Applies the settings that can change at run time. The shards parse `config` themselves.
     pub fn reload(&self, reload: &Reload, config: &ConfigText) {
         self.balancer.reload(reload);

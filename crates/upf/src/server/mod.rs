@@ -124,6 +124,8 @@ struct Shared {
     associations: usize,
     sessions: usize,
     pfcp: PfcpStats,
+    /// Iterations of the N4 thread.
+    iterations: u64,
     metrics: Option<UpfMetrics>,
 }
 
@@ -166,6 +168,12 @@ impl UpfHandle {
     /// Returns true if a thread of the UPF has ended by itself. The log contains the reason.
     pub fn has_failed(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Returns the number of iterations of the N4 thread: it grows at least once a second unless
+    /// the thread hangs.
+    pub fn progress(&self) -> u64 {
+        self.shared().iterations
     }
 
     /// Returns access for a control plane of this process. Returns `None` with host routes: these
@@ -493,6 +501,7 @@ impl Server {
             }
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             (shared.associations, shared.sessions, shared.pfcp) = (associations, sessions, pfcp);
+            shared.iterations = shared.iterations.wrapping_add(1);
             if second && let Some(metrics) = &shared.metrics {
                 metrics.set(&shared.stats(&self.view));
             }

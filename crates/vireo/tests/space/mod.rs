@@ -16,6 +16,10 @@ pub(crate) const VIREO: &str = env!("CARGO_BIN_EXE_vireo");
 pub(crate) struct Child(process::Child);
 
 impl Child {
+    pub(crate) fn new(process: process::Child) -> Self {
+        Child(process)
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }
@@ -73,6 +77,11 @@ impl Space {
         let path = format!("/proc/{}/ns/net", self.holder.0.id());
         let file = fs::File::open(path).unwrap();
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+    }
+
+    /// Returns the process that holds the namespace.
+    pub(crate) fn holder(&self) -> u32 {
+        self.holder.0.id()
     }
 
     /// Returns the directory of the namespace's files. Its commands have it in their environment.
