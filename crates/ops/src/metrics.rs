@@ -689,7 +689,7 @@ fn describe(recorder: &PrometheusRecorder) {
         ("vireo_limits_reached_total", "Limits reached: contexts, half-open registrations, mailboxes."),
         ("vireo_n2_refused_total", "Associations, NG Setups and further associations refused on N2, by reason."),
         ("vireo_ngap_messages_total", "NGAP messages, by direction."),
-        ("vireo_effects_deduplicated_total", "Effects not sent, because a dead host had sent them."),
+        ("vireo_effects_deduplicated_total", "Effects not sent, because a dead host or the next owner had sent them."),
         ("vireo_replication_copies_total", "Copies of contexts, by direction."),
         ("vireo_replication_sent_bytes_total", "Bytes of the copies sent."),
         ("vireo_ues_taken_over_total", "UE contexts taken over from dead hosts."),

@@ -13,7 +13,7 @@ use vireo_types::AssocId;
 pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Version of the snapshot's format, raised with every change, and version of the fabric, whose
 /// connections are transferred.
-pub const FORMAT: (u16, u16) = (5, VERSION);
+pub const FORMAT: (u16, u16) = (6, VERSION);
 
 /// Message of the successor to the running process.
 #[derive(Debug, Serialize, Deserialize)]

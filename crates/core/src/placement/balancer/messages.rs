@@ -62,7 +62,8 @@ impl BalancerMachine {
         }
     }
 
-    /// Has an effect of a host executed, unless a dead host has had it executed.
+    /// Has an effect of a host executed, unless a dead host or the next owner of its UE has had it
+    /// executed.
     fn on_effect(
         &mut self,
         connection: ConnectionId,
@@ -80,7 +81,7 @@ impl BalancerMachine {
             RanOutput::Pfcp { key, .. } => key,
             RanOutput::RefuseReport { .. } | RanOutput::Abort { .. } | RanOutput::Probe { .. } => 0,
         };
-        if key != 0 && self.dedup.has(key) {
+        if self.dedup.is_repeat(key, host, now) {
             return output.notify(Notice::RepeatDropped);
         }
         known.in_progress.effects.add(key, now);

@@ -68,7 +68,7 @@ pub enum Notice<'a> {
     },
     /// UPFs, each with the state of its PFCP association, of which one has changed.
     UpfsChanged(&'a BTreeMap<SocketAddr, bool>),
-    /// An effect was dropped because a dead host has already had it sent.
+    /// An effect was dropped because a dead host or the next owner has already had it sent.
     RepeatDropped,
     /// A host was chosen for a procedure of a known UE.
     ServingHostChosen {

@@ -240,6 +240,26 @@ fn removed_host_is_fenced_except_for_barriers() {
     assert_eq!((&fixture.output.executed[2..], fixture.output.repeats), (&[13][..], 1));
 }
 
+/// Regression test for seed 1685 of the fault campaign with both technologies. Host 1 dies before
+/// an effect has left, and host 2 sends it. It hands the UE off to host 3, which dies too. Host 4
+/// still has the effect as one of host 1, and sends it again.
+#[test]
+fn effect_of_a_dead_host_leaves_once() {
+    let mut fixture = Fixture::new(&[1, 2, 3, 4]);
+    let ngap = |key| ToBalancer::Output(Cow::Owned(RanOutput::Ngap { assoc: ASSOC, ue: None, key, pdu: Vec::new() }));
+    fixture.on(Input::Map(Box::new(map(2, &[2, 3, 4]))));
+    fixture.message(2, ngap(11));
+    fixture.on(Input::Map(Box::new(map(3, &[2, 4]))));
+    fixture.message(4, ngap(11));
+    fixture.message(4, ngap(12));
+    assert_eq!((&fixture.output.executed[..], fixture.output.repeats), (&[11, 12][..], 1));
+    // A successor process knows it too.
+    let snapshot = fixture.machine.snapshot(fixture.now);
+    fixture.machine = BalancerMachine::resume(settings(), snapshot, fixture.now);
+    fixture.message(4, ngap(11));
+    assert_eq!((fixture.output.executed.len(), fixture.output.repeats), (2, 2));
+}
+
 #[test]
 fn second_connection_of_host_is_refused() {
     let mut fixture = Fixture::new(&[1, 2]);

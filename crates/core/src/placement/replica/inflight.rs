@@ -3,8 +3,9 @@
 //! When a host dies, the new owner receives the unacknowledged inputs again, and repeats of sent
 //! effects are dropped (DESIGN decision 4).
 
+use crate::placement::balance::HostId;
 use crate::schedule::estimate::ServiceTime;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use vireo_types::{Duration, Instant};
@@ -114,10 +115,17 @@ impl RecentEffects {
     }
 }
 
-/// Keys of the effects that dead hosts have sent.
+/// Keys of the effects that dead hosts have sent, and of those that any host has sent since the
+/// last death.
+///
+/// The next owner executes effects of a dead host again. If it then hands the UE off and the owner
+/// after it dies, another replica may still have the effects as those of the first host, and
+/// executes them once more. The host that has sent them is alive.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EffectDedup {
     keys: FxHashSet<u64>,
+    /// Hosts that have sent effects since the last death, by key.
+    senders: FxHashMap<u64, HostId>,
     deadline: Instant,
 }
 
@@ -128,15 +136,30 @@ impl EffectDedup {
         self.deadline = now + RETENTION;
     }
 
-    /// Returns true if the effect was sent by a dead host.
-    pub fn has(&self, key: u64) -> bool {
-        !self.keys.is_empty() && self.keys.contains(&key)
+    /// Handles an effect of a host; key 0 means no key. Returns true if another host has sent it.
+    /// A host may send its own effect again, by another association.
+    pub fn is_repeat(&mut self, key: u64, from: HostId, now: Instant) -> bool {
+        if key == 0 || now > self.deadline {
+            return false;
+        }
+        if self.keys.contains(&key) {
+            return true;
+        }
+        match self.senders.get(&key) {
+            Some(sender) => *sender != from,
+            None => {
+                if self.senders.len() < MOST {
+                    self.senders.insert(key, from);
+                }
+                false
+            }
+        }
     }
 
     /// Drops all keys when the retention time is over.
     pub fn forget(&mut self, now: Instant) {
-        if now > self.deadline && !self.keys.is_empty() {
-            self.keys = FxHashSet::default();
+        if now > self.deadline && !(self.keys.is_empty() && self.senders.is_empty()) {
+            (self.keys, self.senders) = Default::default();
         }
     }
 }
@@ -170,10 +193,24 @@ mod tests {
         emitted.add(5, Instant(0));
         emitted.add(6, Instant(9_000_000));
         repeats.add(emitted, Instant(9_500_000));
-        assert_eq!([0, 5, 6].map(|key| repeats.has(key)), [false, false, true], "5 was long ago");
+        let (next, now) = (HostId(2), Instant(9_500_000));
+        let are_repeats = [0, 5, 6].map(|key| repeats.is_repeat(key, next, now));
+        assert_eq!(are_repeats, [false, false, true], "5 was long ago");
         repeats.forget(Instant(14_500_000));
-        assert!(repeats.has(6));
+        assert!(repeats.is_repeat(6, next, Instant(14_500_000)));
+        assert!(!repeats.is_repeat(6, next, Instant(14_500_001)));
         repeats.forget(Instant(14_500_001));
-        assert!(!repeats.has(6));
+        assert!(repeats.keys.is_empty() && repeats.senders.is_empty());
+    }
+
+    #[test]
+    fn effect_sent_since_a_death_leaves_once() {
+        let (mut repeats, [next, last]) = (EffectDedup::default(), [2, 3].map(HostId));
+        assert!(!repeats.is_repeat(7, next, Instant(1)) && !repeats.is_repeat(7, last, Instant(1)));
+        repeats.add(RecentEffects::default(), Instant(2));
+        assert!(!repeats.is_repeat(7, next, Instant(3)), "the dead host had not sent it");
+        assert!(!repeats.is_repeat(7, next, Instant(4)), "by another association");
+        assert!(repeats.is_repeat(7, last, Instant(5)));
+        assert!(![next, last].iter().any(|host| repeats.is_repeat(0, *host, Instant(5))), "it has no key");
     }
 }
