@@ -114,6 +114,7 @@ licences: setup
 check-deploy: build
 	@scripts/setup deploy
 	HELM=$(TOOLS)/bin/helm $(TOOLS)/deploy/bin/python3 scripts/check-charts $(VIREO)
+	$(TOOLS)/deploy/bin/python3 scripts/check-cloud $(VIREO)
 
 test: setup
 	@scripts/setup test
