@@ -115,6 +115,7 @@ check-deploy: build
 	@scripts/setup deploy
 	HELM=$(TOOLS)/bin/helm $(TOOLS)/deploy/bin/python3 scripts/check-charts $(VIREO)
 	$(TOOLS)/deploy/bin/python3 scripts/check-cloud $(VIREO)
+	$(TOOLS)/deploy/bin/python3 scripts/check-compose $(VIREO)
 
 test: setup
 	@scripts/setup test
