@@ -47,7 +47,7 @@ help:
 	@echo 'make test-package      the Debian package in a clean root: install, traffic, upgrade, removal, purge; needs root'
 	@echo 'make test-stores       records and SBA mode over a Redis Cluster and FerretDB on PostgreSQL (MongoDB protocol)'
 	@echo 'make check             format, clippy, house rules (make lint), licences (make licences)'
-	@echo 'make check-deploy      the Helm chart, cloud templates and the compose file, without a cluster or cloud'
+	@echo 'make check-deploy      alert rules, dashboards, Helm chart, cloud templates and compose file, without their servers'
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
 	@echo 'make crash             worker processes on the state region killed $(CRASH_KILLS) times and stopped $(CRASH_STOPS) times'
 	@echo 'make faults            the fault campaign: a cluster on a virtual clock for each of the seeds $(SEEDS)'
@@ -116,6 +116,7 @@ check-deploy: build
 	HELM=$(TOOLS)/bin/helm $(TOOLS)/deploy/bin/python3 scripts/check-charts $(VIREO)
 	$(TOOLS)/deploy/bin/python3 scripts/check-cloud $(VIREO)
 	$(TOOLS)/deploy/bin/python3 scripts/check-compose $(VIREO)
+	PATH="$(TOOLS)/bin:$$PATH" scripts/check-watch
 
 test: setup
 	@scripts/setup test
