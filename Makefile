@@ -32,7 +32,7 @@ SHARDS ?= 3
 FROM ?= HEAD
 JOINS ?= 6
 
-.PHONY: help setup build dist test-package demo cluster-demo cluster-churn shard-churn cluster-upgrade test test-experiments test-stores check lint licences bench crash faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
+.PHONY: help setup build dist test-package demo cluster-demo cluster-churn shard-churn cluster-upgrade test test-experiments test-stores check check-deploy lint licences bench crash faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
 
 help:
 	@echo 'make demo              build; 100 UEs register, exchange packets and deregister, in network namespaces'
@@ -47,6 +47,7 @@ help:
 	@echo 'make test-package      the Debian package in a clean root: install, traffic, upgrade, removal, purge; needs root'
 	@echo 'make test-stores       records and SBA mode over a Redis Cluster and FerretDB on PostgreSQL (MongoDB protocol)'
 	@echo 'make check             format, clippy, house rules (make lint), licences (make licences)'
+	@echo 'make check-deploy      alert rules, dashboards, Helm chart, cloud templates and compose file, without their servers'
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
 	@echo 'make crash             worker processes on the state region killed $(CRASH_KILLS) times and stopped $(CRASH_STOPS) times'
 	@echo 'make faults            the fault campaign: a cluster on a virtual clock for each of the seeds $(SEEDS)'
@@ -108,6 +109,14 @@ lint: setup
 licences: setup
 	@scripts/setup check
 	PATH="$(TOOLS)/bin:$$PATH" $(CARGO) deny --log-level error check --hide-inclusion-graph licenses bans sources
+
+# One script per line.
+check-deploy: build
+	@scripts/setup deploy
+	HELM=$(TOOLS)/bin/helm $(TOOLS)/deploy/bin/python3 scripts/check-charts $(VIREO)
+	$(TOOLS)/deploy/bin/python3 scripts/check-cloud $(VIREO)
+	$(TOOLS)/deploy/bin/python3 scripts/check-compose $(VIREO)
+	PATH="$(TOOLS)/bin:$$PATH" scripts/check-watch
 
 test: setup
 	@scripts/setup test

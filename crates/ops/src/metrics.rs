@@ -198,8 +198,6 @@ labels! {
         N2Inbound = "n2_inbound",
         /// From the deciding thread to the endpoint.
         N2Outbound = "n2_outbound",
-        /// PFCP messages to the UPF.
-        N4 = "n4",
         /// Requests to the subscriber database.
         Subscribers = "subscribers",
     }
@@ -343,12 +341,9 @@ pub enum Failure {
     /// The UE failed authentication (TS 24.501 5.4.1.3): its K or OPc differs from the
     /// subscriber's.
     Authentication,
-    /// Last expiry of a timer.
-    Timeout,
-    /// The SCTP association or the AN connection was lost.
+    /// Ended without a cause: the SCTP association or the AN connection was lost, a timer expired
+    /// for the last time, or another procedure took precedence (TS 24.501 5.5.1.2.8).
     Lost,
-    /// Another procedure took precedence (TS 24.501 5.5.1.2.8).
-    Superseded,
 }
 
 const OPERATIONS: &str = "vireo_database_operations_total";
@@ -645,8 +640,8 @@ impl Procedures {
     }
 
     /// Counts `vireo_procedures_completed_total{procedure,result="failure",cause}`. The cause is a
-    /// cause value, `authentication_failure`, `timeout`, `lost` or `superseded`. Takes a lock:
-    /// failures are not the hot path.
+    /// cause value, `authentication_failure` or `lost`. Takes a lock: failures are not the hot
+    /// path.
     pub fn failed(&self, procedure: Procedure, failure: Failure) {
         let number;
         let cause = match failure {
@@ -655,9 +650,7 @@ impl Procedures {
                 number.as_str()
             }
             Failure::Authentication => "authentication_failure",
-            Failure::Timeout => "timeout",
             Failure::Lost => "lost",
-            Failure::Superseded => "superseded",
         };
         let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
         recorder.register_counter(&outcome(procedure, "failure", cause), &METADATA).increment(1);
@@ -745,12 +738,12 @@ mod tests {
         metrics.procedures.succeeded(Procedure::Registration, Duration::from_millis(3));
         metrics.procedures.failed(Procedure::Registration, Failure::Cause(7));
         metrics.procedures.failed(Procedure::Registration, Failure::Cause(7));
-        metrics.procedures.failed(Procedure::SessionEstablishment, Failure::Timeout);
+        metrics.procedures.failed(Procedure::SessionEstablishment, Failure::Lost);
         let text = metrics.render();
         let total = |labels| value(&text, &format!("vireo_procedures_completed_total{{{labels}}}"));
         assert_eq!(total(r#"procedure="registration",result="success",cause="""#), Some(1.0), "{text}");
         assert_eq!(total(r#"procedure="registration",result="failure",cause="7""#), Some(2.0), "{text}");
-        assert_eq!(total(r#"procedure="session_establishment",result="failure",cause="timeout""#), Some(1.0));
+        assert_eq!(total(r#"procedure="session_establishment",result="failure",cause="lost""#), Some(1.0));
         let bucket = |le| {
             value(&text, &format!(r#"vireo_procedure_duration_seconds_bucket{{procedure="registration",le="{le}"}}"#))
         };
@@ -770,12 +763,12 @@ mod tests {
         assert_eq!(value(&text, r#"vireo_peer_errors_total{protocol="nas",kind="integrity"}"#), Some(0.0), "{text}");
         metrics.fault(Fault::NasIntegrity);
         metrics.population(Population::Registered, 12);
-        metrics.queue_depth(Queue::N4, 3);
+        metrics.queue_depth(Queue::Subscribers, 3);
         metrics.messages(Flow::NgapIn, 5);
         let text = metrics.render();
         assert_eq!(value(&text, r#"vireo_peer_errors_total{protocol="nas",kind="integrity"}"#), Some(1.0));
         assert_eq!(value(&text, "vireo_ues_registered"), Some(12.0));
-        assert_eq!(value(&text, r#"vireo_queue_depth{queue="n4"}"#), Some(3.0));
+        assert_eq!(value(&text, r#"vireo_queue_depth{queue="subscribers"}"#), Some(3.0));
         assert_eq!(value(&text, r#"vireo_ngap_messages_total{direction="in"}"#), Some(5.0));
         assert!(value(&text, "process_resident_memory_bytes").is_some_and(|v| v > 1e6), "{text}");
         assert!(value(&text, "process_cpu_seconds_total").is_some(), "{text}");
