@@ -87,5 +87,7 @@ fn cluster_cost_is_measured_by_serving_host() {
     let figures = json["figures"].as_array().unwrap();
     let owner = figures.iter().find(|figure| figure["name"] == "CPU, served by the owner, 1 replica").unwrap();
     assert!(owner["ours"]["median"].as_f64().unwrap() > 1.0, "{printed}");
-    assert_eq!(json["configurations"].as_array().unwrap().len(), 5);
+    let configurations = json["configurations"].as_array().unwrap().iter();
+    let names: Vec<&str> = configurations.map(|configuration| configuration["name"].as_str().unwrap()).collect();
+    assert!(["owner", "in turn", "1 shard", "2 shards"].iter().all(|name| names.contains(name)), "{names:?}");
 }
