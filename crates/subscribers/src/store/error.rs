@@ -22,6 +22,27 @@ pub enum StoreError {
     /// Another process has held the lock longer than the timeout of 5 seconds.
     #[error("the subscriber database {path} is locked by another process: wait until that ends, or end it")]
     Locked { path: String },
+    /// PostgreSQL does not answer.
+    #[error(
+        "the subscriber database {path} does not answer: {cause}; start PostgreSQL there, \
+         or check subscribers.database"
+    )]
+    Unreachable { path: String, cause: String },
+    /// PostgreSQL refuses the user, the password or the name of the database.
+    #[error(
+        "the subscriber database {path} refuses this user: {cause}; check subscribers.database, and the password in \
+         PGPASSWORD or in the file of PGPASSFILE"
+    )]
+    Denied { path: String, cause: String },
+    /// The user of PostgreSQL lacks a right.
+    #[error("the subscriber database {path} permits too little: {cause}; make its user the owner of the database")]
+    NoRight { path: String, cause: String },
+    /// A running core uses the database.
+    #[error("the subscriber database {path} is used by a running core: stop all cores and hosts that use it")]
+    InUse { path: String },
+    /// A restore has the database for itself.
+    #[error("the subscriber database {path} is being restored from a backup: start again when that has ended")]
+    Restoring { path: String },
     /// An operation failed, for example because the disk is full or the file is read-only.
     #[error("the subscriber database {path} failed: {cause}")]
     Failed { path: String, cause: String },
@@ -41,7 +62,7 @@ pub enum StoreError {
     #[error("the record of {imsi} cannot be read ({cause}): remove it and add it again")]
     BadRecord { imsi: String, cause: RecordFault },
     /// The location is not a supported database.
-    #[error("{0:?} is no subscriber database: give a file name, or sqlite: and a file name")]
+    #[error("{0:?} is no subscriber database: give a file name, or a URL postgres://USER@HOST/DATABASE")]
     Location(String),
 }
 
@@ -73,6 +94,15 @@ pub enum RecordFault {
     Subscription(serde_json::Error),
 }
 
+/// Describes an error without the name of the library.
+fn cause_text(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Io(error) => error.to_string(),
+        sqlx::Error::Database(error) => error.message().to_owned(),
+        other => other.to_string(),
+    }
+}
+
 /// Describes a column error without the name of the library.
 fn column_text(error: &sqlx::Error) -> String {
     match error {
@@ -82,9 +112,12 @@ fn column_text(error: &sqlx::Error) -> String {
 }
 
 impl StoreError {
-    /// Converts an error of SQLite.
+    /// Converts an error of the database.
     pub(super) fn from_sqlx(path: &str, error: sqlx::Error) -> Self {
         let path = path.to_owned();
+        if let Some(error) = Self::from_postgres(&path, &error) {
+            return error;
+        }
         let code = error.as_database_error().and_then(|e| e.code()).and_then(|c| c.parse::<u32>().ok());
         let cause = error.to_string();
         // The low byte of an extended result code is the primary code (sqlite.org/rescode.html).
@@ -94,6 +127,24 @@ impl StoreError {
             Some(14) => StoreError::Open { path, cause },
             _ => StoreError::Failed { path, cause },
         }
+    }
+
+    /// Converts an error of PostgreSQL. Its codes have five characters, those of SQLite have fewer.
+    fn from_postgres(path: &str, error: &sqlx::Error) -> Option<Self> {
+        let (path, cause) = (path.to_owned(), cause_text(error));
+        if matches!(error, sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_)) {
+            return Some(StoreError::Unreachable { path, cause });
+        }
+        let code = error.as_database_error()?.code().filter(|code| code.len() == 5)?;
+        Some(match &*code {
+            // PostgreSQL, appendix A.
+            "55P03" => StoreError::Locked { path },
+            "42501" => StoreError::NoRight { path, cause },
+            "28000" | "28P01" | "3D000" => StoreError::Denied { path, cause },
+            "53300" | "25006" | "25P02" => StoreError::Unreachable { path, cause },
+            code if code.starts_with("57P") || code.starts_with("08") => StoreError::Unreachable { path, cause },
+            _ => StoreError::Failed { path, cause },
+        })
     }
 
     /// Converts an error of the schema check.

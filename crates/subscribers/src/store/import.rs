@@ -1,11 +1,12 @@
 use super::sealing::Sealing;
 use super::{Store, StoreError};
 use crate::record::Subscriber;
-use sqlx::{Connection, SqliteConnection};
+use sqlx::{AnyConnection, Row};
+use std::collections::HashSet;
 use vireo_types::Supi;
 
 /// Rows in one INSERT. The overhead of a call is then negligible, and 6 parameters per row stay far
-/// below SQLite's limit of 32,766.
+/// below the limits (SQLite 32,766, PostgreSQL 65,535).
 const ROWS: usize = 128;
 
 /// Handling of IMSIs that already exist.
@@ -28,9 +29,10 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let path = self.path.clone();
         let failed = |e| StoreError::from_sqlx(&path, e);
-        let (connection, sealing) = (&mut self.connection, &mut self.sealing);
-        self.runtime.block_on(async {
-            let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let Store { link, runtime, sealing, .. } = self;
+        let engine = link.engine;
+        let imported = runtime.block_on(async {
+            let mut transaction = link.begin_exclusive().await.map_err(failed)?;
             // Another process may have changed the key since this one read it.
             sealing.follow(&mut transaction, &path).await?;
             let mut subscribers = subscribers.into_iter();
@@ -40,41 +42,49 @@ impl Store {
                 if batch.is_empty() {
                     break;
                 }
-                if let Err(error) = insert(&mut transaction, sealing, &batch, existing).await {
-                    let duplicate = error.as_database_error().is_some_and(|e| e.is_unique_violation());
-                    let culprit = if duplicate { already_there(&mut transaction, &batch).await } else { None };
-                    return Err(culprit.map_or_else(|| failed(error), StoreError::Exists));
+                let inserting = insert(&mut transaction, sealing, &batch, existing);
+                if let Some(supi) = engine.limit(inserting).await.map_err(failed)? {
+                    return Err(StoreError::Exists(supi));
                 }
                 done += batch.len() as u64;
                 progress(done);
             }
-            transaction.commit().await.map_err(failed)?;
+            engine.limit(transaction.commit()).await.map_err(failed)?;
             Ok(done)
-        })
+        });
+        self.written(imported)
     }
 }
 
+/// Inserts a batch. Returns the first subscriber that the database already has, or that occurs
+/// twice in the batch, unless existing ones are replaced.
 async fn insert(
-    connection: &mut SqliteConnection,
+    connection: &mut AnyConnection,
     sealing: &Sealing,
     batch: &[&Subscriber],
     existing: OnExisting,
-) -> Result<(), sqlx::Error> {
+) -> Result<Option<Supi>, sqlx::Error> {
+    let rows = match existing {
+        OnExisting::Refuse => batch.to_vec(),
+        OnExisting::Replace => last_of_each(batch),
+    };
     let mut sql =
         String::from("INSERT INTO subscribers (imsi, secret, amf, sqn_offset, static_ipv4, subscription) VALUES ");
-    for row in 0..batch.len() {
+    for row in 0..rows.len() {
         let n = row * 6;
         let comma = if row == 0 { "" } else { "," };
         let places = [1, 2, 3, 4, 5, 6].map(|i| format!("${}", n + i)).join(",");
         sql.push_str(&format!("{comma}({places})"));
     }
-    if existing == OnExisting::Replace {
-        sql.push_str(
+    sql.push_str(match existing {
+        // Not an error of the database, after which PostgreSQL would answer no question about it.
+        OnExisting::Refuse => " ON CONFLICT (imsi) DO NOTHING RETURNING imsi",
+        OnExisting::Replace => {
             " ON CONFLICT (imsi) DO UPDATE SET secret = excluded.secret, amf = excluded.amf, \
-             static_ipv4 = excluded.static_ipv4, subscription = excluded.subscription",
-        );
-    }
-    let query = batch.iter().fold(sqlx::query(&sql), |query, s| {
+             static_ipv4 = excluded.static_ipv4, subscription = excluded.subscription RETURNING imsi"
+        }
+    });
+    let query = rows.iter().fold(sqlx::query(&sql), |query, s| {
         // A subscription is plain data with string keys, which always has a JSON form.
         let subscription = serde_json::to_string(&s.subscription).unwrap_or_default();
         query
@@ -85,19 +95,16 @@ async fn insert(
             .bind(s.static_ipv4.map(|a| a.to_string()))
             .bind(subscription)
     });
-    query.execute(connection).await.map(drop)
+    let stored = query.fetch_all(connection).await?;
+    if stored.len() == rows.len() {
+        return Ok(None);
+    }
+    let mut stored: HashSet<String> = stored.iter().map(|row| row.get(0)).collect();
+    Ok(rows.iter().map(|s| s.supi).find(|supi| !stored.remove(&supi.reveal())))
 }
 
-/// Returns the first subscriber of the batch that the database already has, or that occurs twice in
-/// the batch.
-async fn already_there(connection: &mut SqliteConnection, batch: &[&Subscriber]) -> Option<Supi> {
-    let mut seen = std::collections::HashSet::new();
-    for subscriber in batch {
-        let query = sqlx::query("SELECT 1 FROM subscribers WHERE imsi = $1").bind(subscriber.supi.reveal());
-        let there = query.fetch_optional(&mut *connection).await.ok()?.is_some();
-        if there || !seen.insert(subscriber.supi) {
-            return Some(subscriber.supi);
-        }
-    }
-    None
+/// Returns the last record of each subscriber, because one statement cannot replace a row twice.
+fn last_of_each<'a>(batch: &[&'a Subscriber]) -> Vec<&'a Subscriber> {
+    let mut seen = HashSet::with_capacity(batch.len());
+    batch.iter().rev().copied().filter(|s| seen.insert(s.supi)).collect()
 }

@@ -1,8 +1,8 @@
 //! Change of the sealing key.
 
-use super::sealing::{NEXT_KEY_VARIABLE, ROWS, Sealing, associated_data, next_file};
+use super::sealing::{NEXT_KEY_VARIABLE, ROWS, Sealing, associated_data, next_file, proof};
 use super::{RecordFault, Store, StoreError};
-use sqlx::{Connection, Row, SqliteConnection};
+use sqlx::{AnyConnection, Row};
 use vireo_sealing::{KeyFileError, KeySource, SealingKey, write_key_file};
 
 impl Store {
@@ -17,9 +17,12 @@ impl Store {
         let (path, source) = (self.path.clone(), self.sealing.source.clone());
         let failed = |e| StoreError::from_sqlx(&path, e);
         let next = KeySource { variable: NEXT_KEY_VARIABLE, file: next_file(&source.file) };
-        let work = async {
-            let mut transaction = self.connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
-            self.sealing.follow(&mut transaction, &path).await?;
+        let Store { link, runtime, sealing: current, .. } = self;
+        let engine = link.engine;
+        let outcome = runtime.block_on(async {
+            let mut transaction = link.begin_exclusive().await.map_err(failed)?;
+            engine.announce_rekey(&mut transaction).await.map_err(failed)?;
+            current.follow(&mut transaction, &path).await?;
             let key = match source.is_variable() {
                 true => next.load()?,
                 false => {
@@ -31,12 +34,12 @@ impl Store {
                 }
             };
             let sealing = Sealing { key, source: source.clone() };
-            let count = seal_anew(&mut transaction, &path, &self.sealing, &sealing).await?;
+            let count = seal_anew(&mut transaction, &path, current, &sealing).await?;
             sealing.store_proof(&mut transaction).await.map_err(failed)?;
             transaction.commit().await.map_err(failed)?;
             Ok::<_, StoreError>((count, sealing))
-        };
-        let (count, sealing) = self.runtime.block_on(work)?;
+        });
+        let (count, sealing) = self.written(outcome)?;
         if !source.is_variable() {
             std::fs::rename(&next.file, &source.file)
                 .map_err(|error| KeyFileError::Io { path: source.file.clone(), source: error })?;
@@ -47,12 +50,13 @@ impl Store {
 
     /// Loads the key if another process has changed it. Returns true if it is a new one.
     pub(super) fn follow_key(&mut self) -> Result<bool, StoreError> {
-        self.runtime.block_on(self.sealing.follow(&mut self.connection, &self.path))
+        let proof = self.run(async |c| proof(c).await)?;
+        self.sealing.follow_proof(proof.as_deref(), &self.path)
     }
 }
 
 async fn seal_anew(
-    connection: &mut SqliteConnection,
+    connection: &mut AnyConnection,
     path: &str,
     old: &Sealing,
     new: &Sealing,

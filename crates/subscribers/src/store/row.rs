@@ -2,18 +2,18 @@ use super::sealing::Sealing;
 use super::{RecordFault, StoreError};
 use crate::record::Subscriber;
 use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
+use sqlx::any::AnyRow;
 
 /// Columns of a record, in the order that [`from_row`] reads.
 pub(super) const COLUMNS: &str = "imsi, secret, amf, sqn_offset, static_ipv4, subscription";
 
 /// Decodes a row. Every column is checked, because another tool may have written the row.
-pub(super) fn from_row(sealing: &Sealing, row: &SqliteRow) -> Result<Subscriber, StoreError> {
+pub(super) fn from_row(sealing: &Sealing, row: &AnyRow) -> Result<Subscriber, StoreError> {
     let imsi: String = row.try_get(0).unwrap_or_default();
     read(sealing, &imsi, row).map_err(|cause| StoreError::BadRecord { imsi, cause })
 }
 
-fn read(sealing: &Sealing, imsi: &str, row: &SqliteRow) -> Result<Subscriber, RecordFault> {
+fn read(sealing: &Sealing, imsi: &str, row: &AnyRow) -> Result<Subscriber, RecordFault> {
     let octets = |column: usize, name: &'static str| {
         row.try_get::<&[u8], _>(column).map_err(|error| RecordFault::Octets { name, error })
     };

@@ -2,10 +2,12 @@
 //!
 //! The secrets are sealed for each subscriber, so that they cannot be moved to another one.
 
-use super::location::file_of;
+use super::engine::{Engine, execute};
+use super::link::Link;
+use super::location::{self, Location};
 use super::{RecordFault, StoreError};
 use crate::record::Key;
-use sqlx::{Connection, Row, SqliteConnection};
+use sqlx::{AnyConnection, Row};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use vireo_sealing::{KeyFileError, KeySource, OpenError, SealingKey};
@@ -31,12 +33,16 @@ pub(super) struct Sealing {
     pub(super) source: KeySource,
 }
 
+/// Key file of a database that is no file, in the working directory.
+const KEY_FILE: &str = "subscribers.key";
+
 /// Returns the source of a database's sealing key: the given file, else the database's file name
-/// with `.key` appended. The environment takes precedence ([`KEY_VARIABLE`]).
+/// with `.key` appended, else `subscribers.key`. The environment takes precedence
+/// ([`KEY_VARIABLE`]).
 pub fn key_source(database: &str, key_file: Option<&Path>) -> KeySource {
-    let beside = || {
-        let path = file_of(database).unwrap_or_default();
-        PathBuf::from(format!("{path}.key"))
+    let beside = || match location::parse(database) {
+        Ok(Location::File(path)) => PathBuf::from(format!("{path}.key")),
+        _ => PathBuf::from(KEY_FILE),
     };
     KeySource { variable: KEY_VARIABLE, file: key_file.map_or_else(beside, Path::to_owned) }
 }
@@ -55,19 +61,17 @@ impl Sealing {
 
     /// Loads the key of a database, or creates it with a new database. Seals secrets that an
     /// earlier release stored in clear text.
-    pub(super) async fn open_key(
-        connection: &mut SqliteConnection,
-        path: &str,
-        source: KeySource,
-    ) -> Result<Self, StoreError> {
+    pub(super) async fn open_key(link: &mut Link, path: &str, source: KeySource) -> Result<Self, StoreError> {
         let failed = |e| StoreError::from_sqlx(path, e);
-        let proof = proof(connection).await.map_err(failed)?;
-        if proof.is_some() && !has_clear(connection).await.map_err(failed)? {
+        let engine = link.engine;
+        let (proof, has_clear) =
+            link.run(async |c| Ok((proof(c).await?, has_clear(engine, c).await?))).await.map_err(failed)?;
+        if proof.is_some() && !has_clear {
             // The usual case: nothing is written.
             let key = right_key(&source, path, proof.as_deref())?;
             return Ok(Sealing { key, source });
         }
-        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        let mut transaction = link.begin_exclusive().await.map_err(failed)?;
         // Another process may have been first.
         let proof = self::proof(&mut transaction).await.map_err(failed)?;
         let key = right_key(&source, path, proof.as_deref())?;
@@ -75,7 +79,7 @@ impl Sealing {
         if proof.is_none() {
             sealing.store_proof(&mut transaction).await.map_err(failed)?;
         }
-        let moved = has_clear(&mut transaction).await.map_err(failed)?;
+        let moved = self::has_clear(engine, &mut transaction).await.map_err(failed)?;
         if moved {
             sealing.seal_clear(&mut transaction, path).await?;
         }
@@ -83,21 +87,18 @@ impl Sealing {
         if moved {
             // Remove all traces of the keys from free pages and the write-ahead log.
             for statement in ["VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"] {
-                sqlx::query(statement).execute(&mut *connection).await.map_err(failed)?;
+                link.run(async |c| execute(c, statement).await).await.map_err(failed)?;
             }
         }
         Ok(sealing)
     }
 
-    pub(super) async fn store_proof(&self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        let sql =
-            "INSERT INTO sealing (id, proof) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET proof = excluded.proof";
-        let proof = self.key.seal(PROOF_DATA, PROOF);
-        sqlx::query(sql).bind(proof).execute(connection).await.map(drop)
+    pub(super) async fn store_proof(&self, connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
+        put_proof(connection, self.key.seal(PROOF_DATA, PROOF)).await
     }
 
     /// Seals the rows of a release that stored keys in clear text.
-    async fn seal_clear(&self, connection: &mut SqliteConnection, path: &str) -> Result<(), StoreError> {
+    async fn seal_clear(&self, connection: &mut AnyConnection, path: &str) -> Result<(), StoreError> {
         let failed = |e| StoreError::from_sqlx(path, e);
         let mut after = String::new();
         loop {
@@ -132,12 +133,17 @@ impl Sealing {
     }
 
     /// Loads the key if another process has changed it. Returns true if it is a new one.
-    pub(super) async fn follow(&mut self, connection: &mut SqliteConnection, path: &str) -> Result<bool, StoreError> {
+    pub(super) async fn follow(&mut self, connection: &mut AnyConnection, path: &str) -> Result<bool, StoreError> {
+        let proof = proof(connection).await.map_err(|e| StoreError::from_sqlx(path, e))?;
+        self.follow_proof(proof.as_deref(), path)
+    }
+
+    /// Loads the key of a proof, if it is another one. Returns true if so.
+    pub(super) fn follow_proof(&mut self, proof: Option<&[u8]>, path: &str) -> Result<bool, StoreError> {
         if self.source.variable.is_empty() {
             return Ok(false);
         }
-        let proof = proof(connection).await.map_err(|e| StoreError::from_sqlx(path, e))?;
-        let key = right_key(&self.source, path, proof.as_deref())?;
+        let key = right_key(&self.source, path, proof)?;
         let changed = key != self.key;
         self.key = key;
         Ok(changed)
@@ -151,18 +157,29 @@ pub(super) fn next_file(file: &Path) -> PathBuf {
     name.into()
 }
 
-async fn proof(connection: &mut SqliteConnection) -> Result<Option<Vec<u8>>, sqlx::Error> {
+/// Stores the proof of a key.
+pub(super) async fn put_proof(connection: &mut AnyConnection, proof: Vec<u8>) -> Result<(), sqlx::Error> {
+    let sql = "INSERT INTO sealing (id, proof) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET proof = excluded.proof";
+    sqlx::query(sql).bind(proof).execute(connection).await.map(drop)
+}
+
+/// Returns the proof of the key; `None` for a new database.
+pub(super) async fn proof(connection: &mut AnyConnection) -> Result<Option<Vec<u8>>, sqlx::Error> {
     let row = sqlx::query("SELECT proof FROM sealing").fetch_optional(connection).await?;
     Ok(row.map(|row| row.get(0)))
 }
 
-async fn has_clear(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+/// Returns true if the database has keys in clear, as the first release stored them.
+async fn has_clear(engine: Engine, connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
+    if engine == Engine::Postgres {
+        return Ok(false);
+    }
     let sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'subscribers_in_clear'";
     Ok(sqlx::query(sql).fetch_optional(connection).await?.is_some())
 }
 
 /// Returns the key that opens the proof. A database without proof is new; its key may be created.
-fn right_key(source: &KeySource, path: &str, proof: Option<&[u8]>) -> Result<SealingKey, StoreError> {
+pub(super) fn right_key(source: &KeySource, path: &str, proof: Option<&[u8]>) -> Result<SealingKey, StoreError> {
     let Some(proof) = proof else { return Ok(source.load_or_create()?) };
     let opens = |key: &SealingKey| key.open(PROOF_DATA, proof).map(drop);
     let wrong = match source.find()? {

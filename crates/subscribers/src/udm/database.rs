@@ -52,6 +52,7 @@ pub(super) fn start(
     preload: usize,
 ) -> Result<JoinHandle<()>, super::UdmError> {
     let mut database = Database { store, shared, interned: Vec::new(), reflected: (0, 0), trouble: None };
+    database.store.mark_in_use()?;
     database.reserve(sqn::ticks(now))?;
     database.reflected = (database.store.data_version()?, database.store.last_change()?);
     let thread = std::thread::Builder::new().name("udm-database".into());
@@ -93,8 +94,8 @@ impl Database {
                 self.report(outcome);
             }
         }
-        let last = self.shared.clock.close();
-        let outcome = self.store.reserve_sqn(self.shared.clock.ind(), last);
+        let rest = self.shared.clock.close();
+        let outcome = self.store.release_sqn(self.shared.clock.ind(), rest.start, rest.end);
         self.report(outcome);
     }
 
@@ -191,9 +192,9 @@ impl Database {
 
     /// Extends the reservation of sequence numbers if necessary.
     fn reserve(&mut self, at_least: u64) -> Result<(), StoreError> {
-        if let Some(end) = self.shared.clock.next_reservation(at_least) {
-            self.store.reserve_sqn(self.shared.clock.ind(), end)?;
-            self.shared.clock.reserved(end);
+        if let Some(wanted) = self.shared.clock.next_reservation(at_least) {
+            let claim = self.store.reserve_sqn(self.shared.clock.ind(), wanted)?;
+            self.shared.clock.reserved(claim);
         }
         Ok(())
     }

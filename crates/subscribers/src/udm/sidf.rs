@@ -37,14 +37,17 @@ pub enum HomeNetworkKeyError {
 impl HomeNetworkKey {
     /// Creates a key from 32 octets.
     pub fn new(id: u8, profile: Profile, private: &[u8; 32]) -> Result<Self, HomeNetworkKeyError> {
-        if matches!(id, 0 | 255) {
-            return Err(HomeNetworkKeyError::Id);
-        }
+        Self::check_id(id)?;
         let key = match profile {
             Profile::A => HomeNetworkPrivateKey::profile_a(private),
             Profile::B => HomeNetworkPrivateKey::profile_b(private).map_err(|_| HomeNetworkKeyError::Scalar)?,
         };
         Ok(HomeNetworkKey { id, key })
+    }
+
+    /// Returns an error if a key cannot have this identifier.
+    pub fn check_id(id: u8) -> Result<(), HomeNetworkKeyError> {
+        if matches!(id, 0 | 255) { Err(HomeNetworkKeyError::Id) } else { Ok(()) }
     }
 
     /// Creates a random key. Returns also its 32 private octets.

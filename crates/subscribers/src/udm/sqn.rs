@@ -14,7 +14,11 @@
 //! reservation above every clock value in use, as with block-allocated identifiers. It is extended
 //! by [`CHUNK`] about every half hour. A process starts above the last reservation, also after a
 //! crash and if the clock was set back.
+//!
+//! **Several processes with one slot** (two clusters that share a database, or more than 32 hosts)
+//! each have their own reservations: [`SqnClock::reserved`] jumps over those of the others.
 
+use crate::store::SqnClaim;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vireo_types::Instant;
 
@@ -35,8 +39,8 @@ const KEEP_AHEAD: i64 = 1 << 20;
 #[derive(Debug)]
 pub(super) struct SqnClock {
     ind: u8,
-    /// First usable tick. Earlier runs have used the ticks below.
-    start: u64,
+    /// First usable tick. Earlier runs or other processes have the ticks below.
+    start: AtomicU64,
     /// The database has a reservation for ticks below this.
     reserved: AtomicU64,
     used: AtomicU64,
@@ -45,8 +49,8 @@ pub(super) struct SqnClock {
 impl SqnClock {
     /// Creates the clock of a host slot with this last reservation. No tick is reserved yet.
     pub(super) fn new(ind: u8, last_reservation: u64) -> Self {
-        let used = AtomicU64::new(last_reservation);
-        SqnClock { ind: ind & 31, start: last_reservation, reserved: AtomicU64::new(last_reservation), used }
+        let [start, reserved, used] = [(); 3].map(|()| AtomicU64::new(last_reservation));
+        SqnClock { ind: ind & 31, start, reserved, used }
     }
 
     pub(super) fn ind(&self) -> u8 {
@@ -55,8 +59,10 @@ impl SqnClock {
 
     /// Returns a tick above `last`, for `now`; `None` if the reservation must first be extended.
     pub(super) fn next(&self, last: u64, now: Instant) -> Option<u64> {
-        let tick = ticks(now).max(last + 1).max(self.start);
-        if tick >= self.reserved.load(Ordering::Acquire) {
+        // The end is read first: with the end of a new reservation, its start is visible as well.
+        let reserved = self.reserved.load(Ordering::Acquire);
+        let tick = ticks(now).max(last + 1).max(self.start.load(Ordering::Relaxed));
+        if tick >= reserved {
             return None;
         }
         if tick > self.used.load(Ordering::Relaxed) {
@@ -65,21 +71,28 @@ impl SqnClock {
         Some(tick)
     }
 
-    /// Returns the end of a reservation for `at_least` and all ticks in use; `None` while the
-    /// present one has room for half a chunk.
-    pub(super) fn next_reservation(&self, at_least: u64) -> Option<u64> {
+    /// Returns the reservation to make for `at_least` and all ticks in use, from the end of the
+    /// present one; `None` while that has room for half a chunk.
+    pub(super) fn next_reservation(&self, at_least: u64) -> Option<SqnClaim> {
         let high = self.used.load(Ordering::Relaxed).max(at_least);
-        (high + CHUNK / 2 >= self.reserved.load(Ordering::Relaxed)).then_some(high + CHUNK)
+        let start = self.reserved.load(Ordering::Relaxed);
+        (high + CHUNK / 2 >= start).then_some(SqnClaim { start, end: high + CHUNK })
     }
 
-    /// Records that the database has the reservation.
-    pub(super) fn reserved(&self, end: u64) {
-        self.reserved.fetch_max(end, Ordering::Release);
+    /// Records that the database has the reservation for this process. One that does not begin at
+    /// the end of the last one ends the use of that: another process has the ticks in between.
+    pub(super) fn reserved(&self, claim: SqnClaim) {
+        if claim.start > self.reserved.load(Ordering::Relaxed) {
+            self.used.fetch_max(claim.start, Ordering::Relaxed);
+            self.start.store(claim.start, Ordering::Relaxed);
+        }
+        self.reserved.store(claim.end, Ordering::Release);
     }
 
-    /// Returns the reservation to store at a clean stop, after the last vector.
-    pub(super) fn close(&self) -> u64 {
-        self.used.load(Ordering::Relaxed) + 1
+    /// Returns the tick at which the next run may start, after the last vector at a clean stop, and
+    /// the end of the reservation that it replaces.
+    pub(super) fn close(&self) -> SqnClaim {
+        SqnClaim { start: self.used.load(Ordering::Relaxed) + 1, end: self.reserved.load(Ordering::Relaxed) }
     }
 
     /// Returns the SQN of a tick and an offset; `None` outside 43 bits, which only an invalid
@@ -133,14 +146,27 @@ mod tests {
     fn start_is_above_earlier_reservation() {
         let first = ready(0);
         first.next(0, NOW).expect("reserved");
-        let end = first.next_reservation(5000).expect("5000 is above the reservation");
-        first.reserved(end);
+        let claim = first.next_reservation(5000).expect("5000 is above the reservation");
+        first.reserved(claim);
+        let end = claim.end;
         // After a crash, the next run knows only `end`. The clock was also set back.
         let second = SqnClock::new(3, end);
         assert_eq!(second.next(0, NOW), None);
         second.reserved(second.next_reservation(0).expect("nothing is reserved yet"));
         assert_eq!(second.next(0, Instant(0)), Some(end));
-        assert!(second.close() > end);
+        assert!(second.close().start > end);
+    }
+
+    #[test]
+    fn claim_of_other_process_is_skipped() {
+        let clock = ready(0);
+        assert_eq!(clock.next(0, NOW), Some(1000));
+        // Another process has claimed the ticks from 4,600 to 8,200.
+        let claim = clock.next_reservation(4600).expect("above the reservation");
+        assert_eq!(claim.start, 4600);
+        clock.reserved(SqnClaim { start: 8200, end: 11_800 });
+        assert_eq!(clock.next(1000, NOW), Some(8200));
+        assert_eq!(clock.close(), SqnClaim { start: 8201, end: 11_800 });
     }
 
     #[test]

@@ -1,6 +1,8 @@
 use super::*;
 use crate::record::{Key, Subscriber};
-use crate::store::{Filter, OnExisting, key_source};
+use crate::store::tests::{TestDatabase, over_both};
+use crate::store::{Filter, OnExisting};
+use crate::testing::PostgresServer;
 use crossbeam_channel::{Receiver, bounded};
 use std::collections::HashSet;
 use std::time::Duration;
@@ -8,10 +10,6 @@ use vireo_core::subscription::Resync;
 use vireo_wire::security::milenage::{K, Milenage, Opc, Sqn};
 use vireo_wire::security::nas_5gs::{HomeNetworkPublicKey, Protection, RoutingIndicator, Suci};
 use vireo_wire::security::{Autn, Plmn as WirePlmn, Rand};
-
-fn open(path: &str) -> Result<Store, StoreError> {
-    Store::open(path, key_source(path, None))
-}
 
 const K_OCTETS: [u8; 16] = [0x46; 16];
 const OPC_OCTETS: [u8; 16] = [0xe8; 16];
@@ -28,31 +26,32 @@ fn plmn() -> Plmn {
     "99970".parse().expect("a PLMN")
 }
 
-struct Bed {
-    _directory: tempfile::TempDir,
-    path: String,
-}
+/// A database with subscribers.
+struct Bed<'a>(&'a TestDatabase);
 
-impl Bed {
-    fn new(subscribers: u64) -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("s.db").to_string_lossy().into_owned();
+impl<'a> Bed<'a> {
+    fn new(database: &'a TestDatabase, subscribers: u64) -> Self {
         let all: Vec<_> =
             (0..subscribers).map(|n| Subscriber::new(supi(n), Key::new(K_OCTETS), Key::new(OPC_OCTETS))).collect();
-        open(&path).expect("made").import(&all, OnExisting::Refuse, &mut |_| {}).expect("imported");
-        Bed { _directory: directory, path }
+        database.open().import(&all, OnExisting::Refuse, &mut |_| {}).expect("imported");
+        Bed(database)
     }
 
     fn start(&self, config: UdmConfig) -> (Udm, Receiver<(u64, Answer)>) {
         let (sender, answers) = bounded(100_000);
-        let store = open(&self.path).expect("opened");
         let answer = move |token, answer| drop(sender.send((token, answer)));
-        (Udm::start(store, config, NOW, answer).expect("started"), answers)
+        (Udm::start(self.store(), config, NOW, answer).expect("started"), answers)
     }
 
     fn store(&self) -> Store {
-        open(&self.path).expect("opened")
+        self.0.open()
     }
+}
+
+over_both! {
+    usim_accepts_vector every_scheme_leads_to_the_subscriber auts_moves_sqn_and_survives_restart
+    sqn_is_never_used_twice external_change_takes_effect small_cache_evicts_and_reloads
+    preloaded_subscriber_is_answered_at_once suci_storm_is_refused_without_delay failed_database_recovers
 }
 
 fn cold() -> UdmConfig {
@@ -120,9 +119,8 @@ fn request_vector(udm: &Udm, answers: &Receiver<(u64, Answer)>, request: Authent
     answer
 }
 
-#[test]
-fn usim_accepts_vector() {
-    let bed = Bed::new(2);
+fn usim_accepts_vector(database: &TestDatabase) {
+    let bed = Bed::new(database, 2);
     let (udm, answers) = bed.start(cold());
     assert!(udm.try_now(&by_supi(0), NOW, [1; 16]).is_none(), "not read yet");
     let info = request_vector(&udm, &answers, by_supi(0), 1).expect("a vector");
@@ -135,9 +133,8 @@ fn usim_accepts_vector() {
     assert_eq!(udm.load().cached, 1);
 }
 
-#[test]
-fn every_scheme_leads_to_the_subscriber() {
-    let bed = Bed::new(3);
+fn every_scheme_leads_to_the_subscriber(database: &TestDatabase) {
+    let bed = Bed::new(database, 3);
     let (udm, answers) = bed.start(cold());
     let public = |key: &HomeNetworkKey| match key.profile() {
         Profile::A => HomeNetworkPublicKey::profile_a(&key.public().try_into().expect("32 octets")),
@@ -178,9 +175,8 @@ fn every_scheme_leads_to_the_subscriber() {
     assert_eq!(udm.submit(1, junk, NOW, [0; 16]), Err(AuthenticationError::BadSuci));
 }
 
-#[test]
-fn auts_moves_sqn_and_survives_restart() {
-    let bed = Bed::new(1);
+fn auts_moves_sqn_and_survives_restart(database: &TestDatabase) {
+    let bed = Bed::new(database, 1);
     let mut usim = Usim::new(1 << 46);
     let (udm, answers) = bed.start(cold());
     let info = request_vector(&udm, &answers, by_supi(0), 1).expect("a vector");
@@ -212,9 +208,8 @@ fn auts_moves_sqn_and_survives_restart() {
     assert_eq!(sqn_of(&info) >> 5, 2, "from SEQMS on");
 }
 
-#[test]
-fn sqn_is_never_used_twice() {
-    let bed = Bed::new(1);
+fn sqn_is_never_used_twice(database: &TestDatabase) {
+    let bed = Bed::new(database, 1);
     let mut all = HashSet::new();
     let mut highest = 0;
     for run in 0..3 {
@@ -256,9 +251,8 @@ fn sqn_is_never_used_twice() {
     }
 }
 
-#[test]
-fn external_change_takes_effect() {
-    let bed = Bed::new(2);
+fn external_change_takes_effect(database: &TestDatabase) {
+    let bed = Bed::new(database, 2);
     let (udm, answers) = bed.start(cold());
     let before = request_vector(&udm, &answers, by_supi(0), 1).expect("a vector");
     request_vector(&udm, &answers, by_supi(1), 1).expect("a vector");
@@ -282,9 +276,8 @@ fn external_change_takes_effect() {
     assert!(request_vector(&udm, &answers, by_supi(50), 2).is_ok(), "at once: what is not there is not remembered");
 }
 
-#[test]
-fn small_cache_evicts_and_reloads() {
-    let bed = Bed::new(5000);
+fn small_cache_evicts_and_reloads(database: &TestDatabase) {
+    let bed = Bed::new(database, 5000);
     let (udm, answers) = bed.start(UdmConfig { cache_records: 1, preload: false, ..UdmConfig::default() });
     let mut last = vec![0; 5000];
     for round in 0..2 {
@@ -302,9 +295,8 @@ fn small_cache_evicts_and_reloads() {
     }
 }
 
-#[test]
-fn preloaded_subscriber_is_answered_at_once() {
-    let bed = Bed::new(2000);
+fn preloaded_subscriber_is_answered_at_once(database: &TestDatabase) {
+    let bed = Bed::new(database, 2000);
     let (udm, _answers) = bed.start(UdmConfig::default());
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     while udm.load().cached < 2000 && std::time::Instant::now() < deadline {
@@ -313,9 +305,8 @@ fn preloaded_subscriber_is_answered_at_once() {
     assert!((0..2000).all(|n| matches!(udm.try_now(&by_supi(n), NOW, [0; 16]), Some(Ok(_)))));
 }
 
-#[test]
-fn suci_storm_is_refused_without_delay() {
-    let bed = Bed::new(2);
+fn suci_storm_is_refused_without_delay(database: &TestDatabase) {
+    let bed = Bed::new(database, 2);
     let (udm, answers) = bed.start(UdmConfig { queue: 16, deconceal_threads: 1, ..cold() });
     request_vector(&udm, &answers, by_supi(0), 1).expect("a vector");
     let key = HomeNetworkKey::new(2, Profile::B, &HN_B).expect("a key");
@@ -338,9 +329,8 @@ fn suci_storm_is_refused_without_delay() {
     assert!(answered.iter().any(Result::is_ok));
 }
 
-#[test]
-fn failed_database_recovers() {
-    let bed = Bed::new(1);
+fn failed_database_recovers(database: &TestDatabase) {
+    let bed = Bed::new(database, 1);
     let (udm, answers) = bed.start(cold());
     let mut store = bed.store();
     assert_eq!(store.count(&Filter::default()).expect("counted"), 1);
@@ -349,4 +339,46 @@ fn failed_database_recovers() {
     assert_eq!(request_vector(&udm, &answers, by_supi(0), 1), Err(AuthenticationError::Unavailable));
     store.run_for_test("ALTER TABLE hidden RENAME TO subscribers");
     assert!(request_vector(&udm, &answers, by_supi(0), 1).is_ok());
+}
+
+#[test]
+fn outage_of_postgres_spares_cached_records() {
+    let mut server = PostgresServer::start();
+    let database = TestDatabase::at(server.database());
+    let bed = Bed::new(&database, 2);
+    let (udm, answers) = bed.start(cold());
+    let before = request_vector(&udm, &answers, by_supi(0), 1).expect("a vector");
+    server.stop();
+    let during = udm.try_now(&by_supi(0), NOW, [2; 16]).expect("cached").expect("a vector");
+    assert!(sqn_of(&during) > sqn_of(&before));
+    assert_eq!(request_vector(&udm, &answers, by_supi(1), 1), Err(AuthenticationError::Unavailable));
+    server.start_again();
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    let mut after = Err(AuthenticationError::Unavailable);
+    while after.is_err() && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+        after = request_vector(&udm, &answers, by_supi(1), 2);
+    }
+    assert_eq!(after.expect("a vector").supi, supi(1));
+    // The change log goes on from where the outage found it.
+    bed.store().remove([supi(0)]).expect("removed");
+    while udm.load().cached > 1 && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(request_vector(&udm, &answers, by_supi(0), 3), Err(AuthenticationError::UnknownSubscriber));
+}
+
+/// Two hosts with one slot, as of two clusters, or more than 32 hosts.
+#[test]
+fn hosts_of_one_slot_never_share_an_sqn() {
+    let database = TestDatabase::postgres();
+    let bed = Bed::new(&database, 1);
+    let hosts: Vec<_> = (0..2).map(|_| bed.start(UdmConfig { ind: 9, ..cold() })).collect();
+    let mut all = HashSet::new();
+    for round in 0..2500 {
+        for (udm, answers) in &hosts {
+            let info = request_vector(udm, answers, by_supi(0), round as u8).expect("a vector");
+            assert!(all.insert(sqn_of(&info)), "round {round}");
+        }
+    }
 }
