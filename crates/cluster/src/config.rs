@@ -1,5 +1,6 @@
 //! Cluster settings of a process.
 
+use crate::server_address::ServerAddress;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -13,12 +14,12 @@ use vireo_fabric::identity::{TlsConfig, TlsError, permits};
 /// Cluster settings, equal for all processes except the listening addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterConfig {
-    /// Addresses at which controllers accept members; empty: the only balancer is the controller,
+    /// Endpoints at which controllers accept members; empty: the only balancer is the controller,
     /// too.
-    pub controllers: Vec<SocketAddr>,
-    /// Addresses of etcd, for controller state and leader election; empty: a new controller learns
+    pub controllers: Vec<ServerAddress>,
+    /// Endpoints of etcd, for controller state and leader election; empty: a new controller learns
     /// the state from members.
-    pub etcd: Vec<SocketAddr>,
+    pub etcd: Vec<ServerAddress>,
     /// TLS of the connections to etcd; `None`: no TLS.
     pub etcd_tls: Option<EtcdTls>,
     /// Address at which a balancer accepts hosts. Without a separate controller: address of the
@@ -97,20 +98,21 @@ impl Default for ClusterConfig {
 }
 
 impl ClusterConfig {
-    /// Returns the addresses at which members search for a controller.
-    pub fn controllers(&self) -> Vec<SocketAddr> {
-        if self.controllers.is_empty() { vec![self.balancer] } else { self.controllers.clone() }
+    /// Returns the endpoints at which members search for a controller.
+    pub fn controllers(&self) -> Vec<ServerAddress> {
+        if self.controllers.is_empty() { vec![self.balancer.into()] } else { self.controllers.clone() }
     }
 
-    /// Checks that each member may listen at its configured address.
+    /// Checks that each member may listen at its configured address. A controller whose endpoint is
+    /// a host name checks its address when it starts.
     ///
     /// # Errors
     ///
     /// Returns [`TlsError::Open`] if neither TLS nor `insecure` is set and other machines may reach
     /// an address.
     pub fn check_listeners(&self) -> Result<(), TlsError> {
-        let mut all = self.controllers.iter().chain([&self.balancer, &self.listen]);
-        all.try_for_each(|address| self.permits(*address))
+        let mut all = self.controllers.iter().filter_map(ServerAddress::address).chain([self.balancer, self.listen]);
+        all.try_for_each(|address| self.permits(address))
     }
 
     /// Checks that a member may listen at an address.
@@ -161,7 +163,7 @@ mod tests {
         let good = ClusterConfig::default();
         assert!(good.check_listeners().is_ok(), "the default is loopback");
         for config in [
-            ClusterConfig { controllers: vec![good.balancer, open], ..good.clone() },
+            ClusterConfig { controllers: vec![good.balancer.into(), open.into()], ..good.clone() },
             ClusterConfig { balancer: open, ..good.clone() },
             ClusterConfig { listen: open, ..good.clone() },
         ] {

@@ -5,6 +5,7 @@
 
 use crate::config::ClusterConfig;
 use crate::error::LinkError;
+use crate::server_address::Candidates;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream};
@@ -51,9 +52,7 @@ pub struct ControllerClient {
     /// Machine of a host, if it has a label.
     machine: Option<MachineLabel>,
     security: Security,
-    /// Candidate addresses of controllers, and index of the next one.
-    addresses: Vec<SocketAddr>,
-    next: usize,
+    candidates: Candidates,
     stream: Option<Stream>,
     /// True if the controller has accepted the join on this connection.
     joined: bool,
@@ -127,13 +126,10 @@ impl ControllerClient {
         snapshot: ControllerClientSnapshot,
         socket: Option<TcpStream>,
     ) -> std::io::Result<Self> {
-        let mut addresses = config.controllers();
-        let (mut next, mut stream) = (0, None);
+        let mut candidates = Candidates::new(config.controllers());
+        let mut stream = None;
         if let (Some((controller, snapshot)), Some(socket)) = (snapshot.stream, socket) {
-            next = addresses.iter().position(|address| *address == controller).unwrap_or_else(|| {
-                addresses.push(controller);
-                addresses.len() - 1
-            });
+            candidates.select(controller);
             stream = Some(Stream::resume(socket, security, &[Role::Controller], snapshot)?);
         }
         let (now, millis) = (Instant::now(), |millis: u32| Duration::from_millis(millis.into()));
@@ -141,8 +137,7 @@ impl ControllerClient {
             me: LocalMember::Balancer(snapshot.address),
             machine: None,
             security: security.clone(),
-            addresses,
-            next,
+            candidates,
             joined: stream.is_some(),
             fresh: stream.is_some(),
             stream,
@@ -167,8 +162,8 @@ impl ControllerClient {
         security: &Security,
         mut me: LocalMember,
     ) -> Result<(Self, JoinReply), LinkError> {
-        let addresses = config.controllers();
-        let own = own_address(&addresses, &me);
+        let candidates = Candidates::new(config.controllers());
+        let own = own_address(candidates.first(), &me);
         if let LocalMember::Host(address) | LocalMember::Balancer(address) = &mut me
             && address.ip().is_unspecified()
             && let Some(own) = own
@@ -181,8 +176,7 @@ impl ControllerClient {
             me,
             machine,
             security: security.clone(),
-            addresses,
-            next: 0,
+            candidates,
             stream: None,
             joined: false,
             number: None,
@@ -212,7 +206,7 @@ impl ControllerClient {
             }
             client.is_partitioned()?;
             if Instant::now() > deadline {
-                let address = client.addresses[0];
+                let address = client.candidates.configured().to_owned();
                 let why = client.why.take().unwrap_or(FrameError::Io(std::io::ErrorKind::TimedOut.into()));
                 return Err(LinkError::NoController { address, why });
             }
@@ -223,10 +217,8 @@ impl ControllerClient {
     /// Returns an error if no controller will ever accept this member. If there are several, all
     /// are tried first.
     fn is_partitioned(&mut self) -> Result<(), LinkError> {
-        let all_tried = self.next >= self.addresses.len();
-        let Some(why) = self.why.take_if(|why| all_tried && why.stays()) else { return Ok(()) };
-        // Index of the last one tried.
-        let address = self.addresses[(self.next - 1) % self.addresses.len()];
+        let Some(address) = self.candidates.exhausted() else { return Ok(()) };
+        let Some(why) = self.why.take_if(|why| why.stays()) else { return Ok(()) };
         Err(LinkError::Incompatible { address, why })
     }
 
@@ -248,7 +240,10 @@ impl ControllerClient {
 
     fn connect(&mut self, now: Instant) {
         self.retry_at = now + RETRY_INTERVAL;
-        let address = self.addresses[self.next % self.addresses.len()];
+        let address = match self.candidates.address() {
+            Ok(address) => address,
+            Err(error) => return self.disconnect(now, error.into()),
+        };
         let role = match self.me {
             LocalMember::Host(_) => Role::Host,
             LocalMember::Balancer(_) => Role::Balancer,
@@ -283,7 +278,7 @@ impl ControllerClient {
             self.last_answer = now;
         }
         (self.stream, self.joined, self.why) = (None, false, Some(why));
-        self.next = self.next.wrapping_add(1);
+        self.candidates.advance();
         self.retry_at = self.retry_at.max(now + RETRY_INTERVAL / 4);
     }
 
@@ -395,7 +390,7 @@ impl ControllerClient {
 
     /// Returns the controller that this member has joined on the current connection.
     pub fn controller(&self) -> Option<SocketAddr> {
-        self.joined.then(|| self.addresses[self.next % self.addresses.len()])
+        self.joined.then(|| self.candidates.current()).flatten()
     }
 
     /// Stores the member's current map.
@@ -443,7 +438,7 @@ impl ControllerClient {
     /// Replaces the addresses of controllers, for tests of a member without one.
     #[cfg(any(test, feature = "testing"))]
     pub fn set_address(&mut self, address: SocketAddr) {
-        self.addresses = vec![address];
+        self.candidates.replace(address);
     }
 
     /// Returns the heartbeat interval.
@@ -454,7 +449,7 @@ impl ControllerClient {
 
 /// Returns this machine's address on the route to the controller: the address for other members if
 /// a member listens on all.
-fn own_address(controllers: &[SocketAddr], me: &LocalMember) -> Option<std::net::IpAddr> {
+fn own_address(controller: Option<SocketAddr>, me: &LocalMember) -> Option<std::net::IpAddr> {
     let any: SocketAddr = match me {
         LocalMember::Host(address) | LocalMember::Balancer(address) if address.is_ipv4() => {
             (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
@@ -463,6 +458,6 @@ fn own_address(controllers: &[SocketAddr], me: &LocalMember) -> Option<std::net:
     };
     // Connecting a UDP socket sends nothing: it only selects the route.
     let socket = std::net::UdpSocket::bind(any).ok()?;
-    socket.connect(controllers.first()?).ok()?;
+    socket.connect(controller?).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }

@@ -12,8 +12,8 @@ pub enum LinkError {
          is not set), and check cluster.controller and cluster.balancer"
     )]
     NoController {
-        /// Address of the controller.
-        address: SocketAddr,
+        /// Configured endpoints of controllers.
+        address: String,
         /// Error of the last attempt.
         why: FrameError,
     },

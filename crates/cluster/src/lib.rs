@@ -24,6 +24,7 @@ mod poll_set;
 mod progress;
 pub mod replicator;
 mod resident_controller;
+mod server_address;
 mod status;
 mod unacked;
 
@@ -41,5 +42,6 @@ pub use link::{HostQueues, Link, LinkStatus};
 pub use local_host::{HostTurn, LocalHost};
 pub use progress::ProgressCounter;
 pub use resident_controller::ResidentController;
+pub use server_address::{ServerAddress, ServerAddressError, resolve};
 pub use status::member_status;
 pub use unacked::{UnackedMessage, UnreachableBalancer};

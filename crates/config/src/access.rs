@@ -74,7 +74,9 @@ fn addresses(file: &File) -> Vec<IpAddr> {
     let mut all: Vec<SocketAddr> = vec![n4.listen, upf.n4, sbi.smf, cluster.balancer, cluster.listen];
     all.extend(external_upf.iter().map(|upf| upf.n4));
     all.extend(sbi.amf.all().into_iter().chain(sbi.listen).chain(api.listen.0));
-    all.extend(cluster.controller.all().into_iter().chain(cluster.etcd.iter().copied()));
+    // Not host names: upf.protect has the networks of these.
+    let servers = cluster.controller.all().into_iter().chain(cluster.etcd.iter().cloned());
+    all.extend(servers.filter_map(|server| server.address()));
     n2.endpoints.iter().copied().chain(all.into_iter().map(|address| address.ip())).collect()
 }
 

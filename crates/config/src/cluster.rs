@@ -6,7 +6,7 @@ use crate::surfaces::{SOCKET_PATH, etcd_tls};
 use crate::values::DurationText;
 use std::net::SocketAddr;
 use std::time::Duration;
-use vireo_cluster::{Ack, ClusterConfig, Mode, Rebalance, ReplicationConfig, ScalingConfig};
+use vireo_cluster::{Ack, ClusterConfig, Mode, Rebalance, ReplicationConfig, ScalingConfig, ServerAddress};
 use vireo_core::config::StateLocation;
 use vireo_core::placement::balance::steer::{Policy, Preference};
 use vireo_core::placement::balancer::Serve;
@@ -37,20 +37,19 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         "hosts find the balancer by it: an address of its machine and a port are allowed",
     );
     let controllers = cluster.controller.all();
-    let once =
-        controllers.iter().enumerate().all(|(n, address)| is_found(address) && !controllers[..n].contains(address));
+    let once = controllers.iter().enumerate().all(|(n, one)| one.is_reachable() && !controllers[..n].contains(one));
     problems.check(
         once && controllers.len() <= CONTROLLERS,
         "cluster.controller",
         format_args!(
-            "members find controllers by it: up to {CONTROLLERS} addresses with ports, each once, are allowed"
+            "members find controllers by it: up to {CONTROLLERS} addresses or host names with ports, each once, are allowed"
         ),
     );
     let etcd = &cluster.etcd;
     problems.check(
-        etcd.iter().all(is_found) && (etcd.is_empty() || !controllers.is_empty()),
+        etcd.iter().all(ServerAddress::is_reachable) && (etcd.is_empty() || !controllers.is_empty()),
         "cluster.etcd",
-        "addresses with ports are allowed, with cluster.controller: a controller beside the balancer keeps nothing",
+        "addresses or host names with ports are allowed, with cluster.controller: a controller beside the balancer keeps nothing",
     );
     let etcd_tls = etcd_tls(&cluster.etcd_tls, problems);
     problems.check(etcd_tls.is_none() || !etcd.is_empty(), "cluster.etcd-tls", "without cluster.etcd there is no etcd");

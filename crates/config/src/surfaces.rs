@@ -6,7 +6,7 @@ use crate::values::{DurationText, Listen};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use vireo_cluster::{ClusterConfig, EtcdTls, Rebalance};
+use vireo_cluster::{ClusterConfig, EtcdTls, Rebalance, ServerAddress};
 use vireo_ops::config::{ApiConfig, ApiSocket, ApiToken, DatabaseTls};
 use vireo_ops::sbi::{Encoding, SbiConfig};
 
@@ -38,27 +38,27 @@ impl Default for Api {
     }
 }
 
-/// One address or several addresses.
+/// One address or several addresses, of sockets unless named otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Addresses {
-    One(SocketAddr),
-    Several(Vec<SocketAddr>),
+pub(super) enum Addresses<T = SocketAddr> {
+    One(T),
+    Several(Vec<T>),
 }
 
-impl Addresses {
+impl<T: Clone> Addresses<T> {
     /// Creates the shortest form.
-    fn new(addresses: Vec<SocketAddr>) -> Self {
-        match addresses[..] {
-            [one] => Addresses::One(one),
+    fn new(addresses: Vec<T>) -> Self {
+        match &addresses[..] {
+            [one] => Addresses::One(one.clone()),
             _ => Addresses::Several(addresses),
         }
     }
 
     /// Returns all addresses.
-    pub(super) fn all(&self) -> Vec<SocketAddr> {
+    pub(super) fn all(&self) -> Vec<T> {
         match self {
-            Addresses::One(address) => vec![*address],
+            Addresses::One(address) => vec![address.clone()],
             Addresses::Several(addresses) => addresses.clone(),
         }
     }
@@ -68,8 +68,8 @@ impl Addresses {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Cluster {
-    pub(super) controller: Addresses,
-    pub(super) etcd: Vec<SocketAddr>,
+    pub(super) controller: Addresses<ServerAddress>,
+    pub(super) etcd: Vec<ServerAddress>,
     pub(super) etcd_tls: ClientTls,
     pub(super) balancer: SocketAddr,
     pub(super) handover: PathBuf,

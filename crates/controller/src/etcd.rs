@@ -11,13 +11,12 @@ use etcd_client::{
 };
 use std::error::Error as _;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
-use vireo_cluster::EtcdTls;
+use vireo_cluster::{EtcdTls, ServerAddress};
 
 /// Timeout of a connection attempt.
 const CONNECTED_WITHIN: Duration = Duration::from_millis(500);
@@ -31,14 +30,14 @@ pub enum EtcdError {
     #[error("etcd {address}: no answer ({reason}); check cluster.etcd and cluster.etcd-tls")]
     Silent {
         /// Last address that was tried.
-        address: SocketAddr,
+        address: ServerAddress,
         /// Error of the client.
         reason: String,
     },
     /// The request was refused.
     #[error("etcd {address}: request refused ({reason})")]
     Refused {
-        address: SocketAddr,
+        address: ServerAddress,
         /// Reason in the answer.
         reason: String,
     },
@@ -99,7 +98,7 @@ pub(super) type Claimed = (i64, Option<Vec<u8>>);
 
 /// Client of an etcd cluster with all its addresses.
 pub(super) struct Etcd {
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<ServerAddress>,
     tls: Option<EtcdTls>,
     /// Client of the address that answered last.
     client: Option<Client>,
@@ -124,7 +123,7 @@ impl Etcd {
     /// # Errors
     ///
     /// Returns [`EtcdError::Runtime`], or [`EtcdError::File`] for an unusable file.
-    pub(super) fn new(addresses: Vec<SocketAddr>, tls: Option<EtcdTls>) -> Result<Self, EtcdError> {
+    pub(super) fn new(addresses: Vec<ServerAddress>, tls: Option<EtcdTls>) -> Result<Self, EtcdError> {
         tls.as_ref().map_or(Ok(()), check_tls)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(EtcdError::Runtime)?;
         Ok(Etcd { addresses, tls, client: None, at: 0, runtime })
@@ -211,13 +210,14 @@ impl Etcd {
             if at != self.at {
                 self.client = None;
             }
-            let address = self.addresses[at];
+            let address = self.addresses[at].clone();
+            let authority = address.to_string();
             let tls = self.tls.as_ref().filter(|_| self.client.is_none()).map(tls_options).transpose()?;
             let secured = self.tls.is_some();
             let client = &mut self.client;
             let attempt = async {
                 if client.is_none() {
-                    *client = Some(connect(address, secured, tls).await?);
+                    *client = Some(connect(&authority, secured, tls).await?);
                 }
                 match client {
                     Some(client) => request(client).await,
@@ -247,7 +247,8 @@ impl Etcd {
     }
 }
 
-async fn connect(address: SocketAddr, secured: bool, tls: Option<TlsOptions>) -> Result<Client, Error> {
+/// Connects. The client resolves a host name.
+async fn connect(address: &str, secured: bool, tls: Option<TlsOptions>) -> Result<Client, Error> {
     let scheme = if secured { "https" } else { "http" };
     // A member that is isolated from the others must not answer with stale data.
     let options = ConnectOptions::new().with_connect_timeout(CONNECTED_WITHIN).with_require_leader(true);

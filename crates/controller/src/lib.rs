@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use vireo_cluster::{ClusterConfig, Rebalance};
+use vireo_cluster::{ClusterConfig, Rebalance, resolve};
 use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::{
@@ -358,7 +358,7 @@ impl ControllerSetup {
     fn listen(&self) -> std::io::Result<Option<TcpListener>> {
         let until = std::time::Instant::now() + BOUND_WITHIN;
         while !self.is_stopped() {
-            match TcpListener::bind(&self.config.controllers()[..]) {
+            match resolve(&self.config.controllers()).and_then(|addresses| TcpListener::bind(&addresses[..])) {
                 Ok(listener) => return Ok(Some(listener)),
                 Err(error) if std::time::Instant::now() > until => return Err(error),
                 Err(_) => std::thread::sleep(STOPPED_WITHIN),

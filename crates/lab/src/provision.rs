@@ -167,8 +167,8 @@ mod tests {
         let apart = Config::load(Some(&path)).unwrap();
         assert!(apart.upf.is_none() && apart.core.upfs.len() == 1);
         assert_eq!(apart.cluster.balancer.ip(), NodeRole::Balancer(0).address());
-        assert_eq!(apart.cluster.etcd, [etcd::ADDRESS]);
-        assert_eq!(apart.cluster.controllers[0].ip(), NodeRole::Controller.address());
+        assert_eq!(apart.cluster.etcd, [etcd::ADDRESS.into()]);
+        assert_eq!(apart.cluster.controllers[0].address().unwrap().ip(), NodeRole::Controller.address());
         assert_eq!((config.core.slices[0].snssai.sst, config.log.level.as_str()), (3, "warn"));
         let mut wrong = options.clone();
         wrong.ciphering = vec!["NEA9".into()];

@@ -16,7 +16,7 @@ use vireo_balancer::{Balancer, Fleet, FleetConfig, FleetView, StopHandle};
 use vireo_cluster::replicator::{self, ReplicatorStatus, ReplicatorThread};
 use vireo_cluster::{
     COMMANDS, ClusterConfig, HostQueues, HostSender, HostThread, HostWaker, Input, Link, LinkError, LinkStatus,
-    ResidentController, channel, member_status,
+    ResidentController, ServerAddress, channel, member_status,
 };
 use vireo_controller::{self as controller, EmbeddedController, check_tls};
 use vireo_core::config::CoreConfig;
@@ -122,7 +122,7 @@ impl BalancerNode {
             let embedded = EmbeddedController::new(listener, fabric_config, &config.slices, Arc::clone(&metrics));
             let controller = Arc::new(embedded);
             controller.begin(None).map_err(fabric)?;
-            cluster.controllers = vec![controller.address().map_err(fabric)?];
+            cluster.controllers = vec![controller.address().map_err(fabric)?.into()];
             (running, address) = (Some(controller), SocketAddr::new(cluster.balancer.ip(), 0));
         }
         let listener = TcpListener::bind(address).map_err(|error| StartError::Fabric { address, error })?;
@@ -351,12 +351,14 @@ impl ControllerNode {
         let ControllerConfig { api, cluster, slices, name } = config;
         let security = Security::load(cluster.tls.as_ref(), &[Role::Controller])?;
         cluster.etcd_tls.as_ref().map_or(Ok(()), check_tls)?;
-        let addresses = cluster.controllers();
+        let unresolved = |error| StartError::Unresolved { key: "cluster.controller", error };
+        let addresses = vireo_cluster::resolve(&cluster.controllers()).map_err(unresolved)?;
         for address in &addresses {
             cluster.permits(*address)?;
         }
-        let is_open = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
-        if let Some(address) = cluster.etcd.iter().find(|address| cluster.etcd_tls.is_none() && is_open(address)) {
+        let is_open =
+            |server: &&ServerAddress| server.address().is_none_or(|address| !address.ip().to_canonical().is_loopback());
+        if let Some(address) = cluster.etcd.iter().filter(|_| cluster.etcd_tls.is_none()).find(is_open) {
             tracing::warn!(%address, "connections to etcd are not secured: the key of 5G-TMSIs goes there; set cluster.etcd-tls");
         }
         let fabric = |error| StartError::Fabric { address: addresses[0], error };

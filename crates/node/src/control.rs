@@ -59,6 +59,9 @@ pub struct ControlConfig {
 /// Reasons why a control plane does not start. No part of it runs after an error.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
+    /// A host name of the configuration is not known.
+    #[error("{key}: {error}; check the name and the resolver of this machine")]
+    Unresolved { key: &'static str, error: std::io::Error },
     /// The N2 endpoint cannot be bound.
     #[error("N2 does not start: {0}")]
     N2(#[from] BindError),

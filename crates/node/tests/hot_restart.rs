@@ -81,7 +81,7 @@ fn settings(controller: Option<SocketAddr>, path: &Path) -> BalancerConfig {
         n4: N4Config { listen: (Ipv4Addr::LOCALHOST, 0).into(), direct: false, allow: Vec::new() },
         api: ApiConfig { listen: Some(api), ..ApiConfig::loopback(path.join("api.token")) },
         cluster: ClusterConfig {
-            controllers: controller.into_iter().collect(),
+            controllers: controller.into_iter().map(Into::into).collect(),
             balancer: match controller {
                 Some(_) => (Ipv4Addr::LOCALHOST, 0).into(),
                 None => listener().local_addr().expect("an address"),

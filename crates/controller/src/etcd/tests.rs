@@ -2,7 +2,7 @@
 
 use super::super::leader_store::{LeaderEvent, LeaderStore};
 use super::*;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use vireo_core::placement::cluster::{DurableState, Secrets};
@@ -63,7 +63,7 @@ impl Server {
     }
 
     fn client(&self) -> Etcd {
-        Etcd::new(vec![self.address], None).unwrap()
+        Etcd::new(vec![self.address.into()], None).unwrap()
     }
 }
 
@@ -106,7 +106,8 @@ fn is_one_sentence(error: &EtcdError) -> String {
 fn keys_are_claimed_by_leases_and_held() {
     let Some(server) = Server::start(None) else { return };
     // The first address has no listener.
-    let mut etcd = Etcd::new(vec![free(), server.address], None).unwrap();
+    let name = format!("localhost:{}", server.address.port());
+    let mut etcd = Etcd::new(vec![free().into(), name.parse().unwrap()], None).unwrap();
     assert!(!soon(|| etcd.has("leader")));
     let lease = etcd.grant(2).unwrap();
     assert!(lease.lasts >= Duration::from_secs(2));
@@ -163,7 +164,7 @@ fn connections_are_mutual_tls() {
         authorities: authorities.authorities.clone(),
         own: own.map(|own| (own.certificate.clone(), own.key.clone())),
     };
-    let client = |tls| Etcd::new(vec![server.address], tls).unwrap();
+    let client = |tls| Etcd::new(vec![server.address.into()], tls).unwrap();
     let mut good = client(Some(tls(&own, Some(&own))));
     assert!(!soon(|| good.has("key")));
     let lease = good.grant(2).unwrap();
@@ -182,7 +183,7 @@ fn connections_are_mutual_tls() {
     refused(None);
     // A missing file, and one with other content.
     let gone = EtcdTls { authorities: directory.path().join("gone"), own: None };
-    let error = Etcd::new(vec![server.address], Some(gone)).unwrap_err();
+    let error = Etcd::new(vec![server.address.into()], Some(gone)).unwrap_err();
     assert!(is_one_sentence(&error).starts_with("cluster.etcd-tls.authorities: "));
     let swapped = EtcdTls { own: Some((own.key.clone(), own.key.clone())), ..tls(&own, None) };
     assert!(is_one_sentence(&check_tls(&swapped).unwrap_err()).starts_with("cluster.etcd-tls.certificate: "));

@@ -62,7 +62,7 @@ impl ShardMember {
     ///
     /// Returns an error if a part of the host does not start.
     pub fn start(&self, mut config: HostNodeConfig, store: Store, metrics: Arc<Metrics>) -> Result<Shard, StartError> {
-        config.cluster.controllers = vec![self.setup.controller];
+        config.cluster.controllers = vec![self.setup.controller.into()];
         let security = Security::from_texts(&self.setup.tls)?;
         let node = HostNode::start_secured(config, security, store, Arc::clone(&metrics))?;
         Ok(Shard { node, metrics })
