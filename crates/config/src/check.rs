@@ -10,7 +10,7 @@ use crate::{
     Config, SubscribersConfig, Written, access, cluster, home_network, keep, keys, log, n2, n4, runtime, shards,
     slices as user_plane, surfaces,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
     Charging, CiotConfig, CoreConfig, DnnConfig, NodeName, PowerSavingConfig, PowerSavingMode, SecurityConfig,
@@ -686,20 +686,23 @@ fn framed(text: &str, problems: &mut Problems) -> Option<(IpAddr, u8)> {
 fn subscribers(file: &File, problems: &mut Problems) -> SubscribersConfig {
     problems.check(file.host.slot < 32, "host.slot", "0 to 31 is allowed");
     let s = &file.subscribers;
-    problems.check(!s.database.is_empty(), "subscribers.database", "give a file name");
+    if let Err(what) = vireo_subscribers::check_location(&s.database) {
+        problems.add("subscribers.database", what);
+    }
     let records = (1024..=100_000_000).contains(&s.cache_records);
     problems.check(records, "subscribers.cache-records", "1024 to 100000000 is allowed");
     problems.check((1..=1_000_000).contains(&s.queue), "subscribers.queue", "1 to 1000000 is allowed");
     let threads = s.deconceal_threads.or(UdmConfig::default().deconceal_threads);
     problems.check(threads <= 1024, "subscribers.deconceal-threads", "1 to 1024 or \"auto\" is allowed");
-    let mut keys: Vec<vireo_subscribers::HomeNetworkKey> = Vec::new();
+    let (mut keys, mut key_files, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
     for (n, entry) in s.home_network_key.iter().enumerate() {
         let place = format!("subscribers.home-network-key.{n}");
         match home_network::key(entry) {
-            Ok(key) if keys.iter().any(|k| k.id == key.id && k.profile() == key.profile()) => {
+            Ok(_) if !seen.insert((entry.id, entry.profile.to_ascii_uppercase())) => {
                 problems.add(place, "another key has this id and profile");
             }
-            Ok(key) => keys.push(key),
+            Ok(Some(key)) => keys.push(key),
+            Ok(None) => key_files.push((place, entry.clone())),
             Err(what) => problems.add(place, what),
         }
     }
@@ -712,5 +715,5 @@ fn subscribers(file: &File, problems: &mut Problems) -> SubscribersConfig {
         home_network_keys: keys,
     };
     let key_file = (!s.key_file.is_empty()).then(|| s.key_file.clone().into());
-    SubscribersConfig { database: s.database.clone(), key_file, udm }
+    SubscribersConfig { database: s.database.clone(), key_file, udm, key_files }
 }

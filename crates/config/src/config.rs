@@ -2,6 +2,7 @@
 
 use crate::keep::Keep;
 use crate::log::LogConfig;
+use crate::subscribers::HnKey;
 use crate::written::Written;
 use std::fmt;
 use std::path::PathBuf;
@@ -44,13 +45,24 @@ pub struct Config {
 }
 
 /// Subscriber database and subscriber service.
-#[derive(Debug)]
 pub struct SubscribersConfig {
-    /// For `vireo_subscribers::Store::open`; relative to the working directory.
+    /// For `vireo_subscribers::Store::open`; a file is relative to the working directory. A URL may
+    /// contain a password.
     pub database: String,
     /// File with the key of the database; `None` means the file beside the database.
     pub key_file: Option<PathBuf>,
     pub udm: UdmConfig,
+    /// Keys and entries of home network keys that are in files. Only the role that uses them reads
+    /// these ([`Config::read_home_network_keys`]).
+    pub(crate) key_files: Vec<(String, HnKey)>,
+}
+
+impl fmt::Debug for SubscribersConfig {
+    /// Prints no password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let database = vireo_subscribers::shown_location(&self.database);
+        f.debug_struct("SubscribersConfig").field("database", &database).finish_non_exhaustive()
+    }
 }
 
 /// All problems of a configuration, one per line.

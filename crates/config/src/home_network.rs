@@ -34,24 +34,38 @@ pub(super) enum KeyEntryError {
     Key(#[from] HomeNetworkKeyError),
 }
 
-/// Returns the key of an entry.
-pub(super) fn key(entry: &HnKey) -> Result<HomeNetworkKey, KeyEntryError> {
-    let profile = match entry.profile.to_ascii_uppercase().as_str() {
-        "A" => Profile::A,
-        "B" => Profile::B,
-        other => return Err(KeyEntryError::Profile(other.to_owned())),
-    };
-    let octets = match (&entry.private, &entry.file) {
-        (Some(private), None) => digits(&private.0).ok_or(KeyEntryError::Private)?,
-        (None, Some(file)) => {
-            let unreadable = |error| KeyEntryError::Unreadable { file: file.clone(), error };
-            let text = std::fs::read_to_string(file).map_err(unreadable)?;
-            let found = if text.contains("-----BEGIN") { pem(&text, profile) } else { digits(text.trim()) };
-            found.ok_or_else(|| KeyEntryError::Content(file.clone()))?
+/// Checks an entry. Returns its key, or `None` if that is in a file, which only the role that needs
+/// the key reads.
+pub(super) fn key(entry: &HnKey) -> Result<Option<HomeNetworkKey>, KeyEntryError> {
+    let profile = profile(entry)?;
+    HomeNetworkKey::check_id(entry.id)?;
+    match (&entry.private, &entry.file) {
+        (Some(private), None) => {
+            let octets = digits(&private.0).ok_or(KeyEntryError::Private)?;
+            Ok(Some(HomeNetworkKey::new(entry.id, profile, &octets)?))
         }
-        _ => return Err(KeyEntryError::Source),
-    };
+        (None, Some(_)) => Ok(None),
+        _ => Err(KeyEntryError::Source),
+    }
+}
+
+/// Reads the key of an entry from its file.
+pub(super) fn read(entry: &HnKey) -> Result<HomeNetworkKey, KeyEntryError> {
+    let profile = profile(entry)?;
+    let Some(file) = &entry.file else { return Err(KeyEntryError::Source) };
+    let unreadable = |error| KeyEntryError::Unreadable { file: file.clone(), error };
+    let text = std::fs::read_to_string(file).map_err(unreadable)?;
+    let found = if text.contains("-----BEGIN") { pem(&text, profile) } else { digits(text.trim()) };
+    let octets = found.ok_or_else(|| KeyEntryError::Content(file.clone()))?;
     Ok(HomeNetworkKey::new(entry.id, profile, &octets)?)
+}
+
+fn profile(entry: &HnKey) -> Result<Profile, KeyEntryError> {
+    match entry.profile.to_ascii_uppercase().as_str() {
+        "A" => Ok(Profile::A),
+        "B" => Ok(Profile::B),
+        other => Err(KeyEntryError::Profile(other.to_owned())),
+    }
 }
 
 fn digits(text: &str) -> Option<[u8; 32]> {
@@ -130,12 +144,25 @@ mod tests {
             (entry("A", Some("abc1"), None), "64 hexadecimal digits"),
             (entry("A", None, None), "either private or file"),
             (entry("A", Some(digits), Some("x")), "either private or file"),
-            (entry("A", None, Some("/no/such")), "cannot be read"),
             (entry("B", Some(&"f".repeat(64)), None), "no private key of secp256r1"),
             (HnKey { id: 0, ..entry("A", Some(digits), None) }, "1 to 254"),
         ] {
-            let error = key(&entry).expect_err(expected).to_string();
+            let error = key(&entry).map(drop).expect_err(expected).to_string();
             assert!(error.contains(expected) && !error.contains("f1ab") && !error.contains("abc1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn key_file_is_read_by_its_role_only() {
+        let missing = entry("A", None, Some("/no/such"));
+        assert!(key(&missing).expect("not read").is_none());
+        let error = read(&missing).expect_err("missing").to_string();
+        assert!(error.contains("file: /no/such cannot be read"), "{error}");
+        for (wrong, expected) in [
+            (HnKey { id: 255, ..entry("A", None, Some("/no/such")) }, "1 to 254"),
+            (entry("C", None, Some("/no/such")), "allowed: \"A\""),
+        ] {
+            assert!(key(&wrong).map(drop).expect_err(expected).to_string().contains(expected));
         }
     }
 }

@@ -45,6 +45,7 @@ mod written;
 
 pub use config::{Config, ConfigError, SubscribersConfig};
 pub use failure::Failure;
+pub use keys::KeySource;
 pub use load::{Source, shown};
 pub use log::{LogConfig, directives};
 pub use written::Written;

@@ -85,6 +85,9 @@ fn name(path: Option<&Path>) -> String {
 pub fn shown(path: Option<&Path>) -> Result<String, Failure> {
     let mut file = Source::read(path)?.parse()?;
     (file.slice, file.dnn) = (file.slices(), file.dnns());
+    for database in [Some(&mut file.subscribers.database), file.state.database.as_mut()].into_iter().flatten() {
+        *database = vireo_subscribers::shown_location(database);
+    }
     Ok(toml::to_string(&file)?)
 }
 

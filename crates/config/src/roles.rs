@@ -37,6 +37,7 @@ pub fn prepare(mut config: Config) -> Result<Prepared, Failure> {
     config.state.check_tls()?;
     let metrics = Arc::new(Metrics::new());
     config.unlock_state()?;
+    config.read_home_network_keys()?;
     let store = config.subscribers.open()?;
     log_of_data_workers(config.upf.as_mut(), &config.log);
     serve_this_core(&mut config)?;

@@ -70,4 +70,8 @@ pub(crate) enum Command {
     Slice(crate::slice::Args),
     /// Add, import, export, list and remove subscribers
     Subscriber(crate::subscriber::Args),
+    /// Write subscribers and configuration to a directory or a tar file
+    Backup(crate::backup::BackupArgs),
+    /// Restore subscribers, and a missing configuration, from a backup
+    Restore(crate::backup::RestoreArgs),
 }

@@ -141,6 +141,7 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     let mut signals = runtime.block_on(async { Signals::new() })?;
     config.state.check_tls()?;
     config.unlock_state()?;
+    config.read_home_network_keys()?;
     let store = open(&config.subscribers)?;
     let node = HostNode::start(host_settings(config, sbi), store, Arc::new(Metrics::new()))?;
     tracing::info!(host = node.number(), api = ?node.api(), "the host is up");

@@ -1,6 +1,6 @@
 //! `vireo config`: checks, shows and explains configurations.
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
 use std::path::PathBuf;
 use vireo_config::{Config, Failure, shown};
 
@@ -18,26 +18,36 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check the configuration and all TLS files, and print all problems
-    Check,
+    /// Check the configuration and the files it names, and print all problems
+    Check {
+        /// Check only the files that the process of this role reads
+        #[arg(long, value_enum)]
+        role: Option<Role>,
+    },
     /// Print the configuration with all defaults, without secrets
     Show,
     /// Print every key with its default and explanation
     Reference,
 }
 
+/// Command whose process reads a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Role {
+    Run,
+    Controller,
+    Balancer,
+    Host,
+    Amf,
+    Smf,
+    Upf,
+}
+
 /// Runs `vireo config`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let path = args.config.as_deref();
     match args.command {
-        Command::Check => {
-            let config = Config::load(path)?;
-            config.cluster.tls.as_ref().map_or(Ok(()), |tls| tls.check("cluster.tls"))?;
-            config.cluster.check_listeners()?;
-            config.cluster.etcd_tls.map_or(Ok(()), |tls| vireo_controller::check_tls(&tls))?;
-            config.state.check_tls()?;
-            config.sbi.tls.as_ref().map_or(Ok(()), |tls| tls.check("sbi.tls"))?;
-            config.sbi.check_listeners()?;
+        Command::Check { role } => {
+            check(Config::load(path)?, role)?;
             println!("the configuration is right");
         }
         Command::Show => {
@@ -45,6 +55,29 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             print!("{}", shown(path)?);
         }
         Command::Reference => print!("{REFERENCE}"),
+    }
+    Ok(())
+}
+
+/// Checks the files that the process of a role reads, or all files.
+fn check(mut config: Config, role: Option<Role>) -> Result<(), Failure> {
+    let read_by = |roles: &[Role]| role.is_none_or(|role| roles.contains(&role));
+    if read_by(&[Role::Controller, Role::Balancer, Role::Host, Role::Amf]) {
+        config.cluster.tls.as_ref().map_or(Ok(()), |tls| tls.check("cluster.tls"))?;
+        config.cluster.check_listeners()?;
+    }
+    if read_by(&[Role::Controller]) {
+        config.cluster.etcd_tls.as_ref().map_or(Ok(()), vireo_controller::check_tls)?;
+    }
+    if read_by(&[Role::Run, Role::Host, Role::Amf, Role::Smf, Role::Upf]) {
+        config.state.check_tls()?;
+    }
+    if read_by(&[Role::Amf, Role::Smf]) {
+        config.sbi.tls.as_ref().map_or(Ok(()), |tls| tls.check("sbi.tls"))?;
+        config.sbi.check_listeners()?;
+    }
+    if read_by(&[Role::Run, Role::Host, Role::Amf]) {
+        config.read_home_network_keys()?;
     }
     Ok(())
 }

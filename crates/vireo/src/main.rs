@@ -3,6 +3,7 @@
 //! Parses the command line and calls the module of the command. The commands live in their own
 //! modules.
 
+mod backup;
 mod cli;
 mod cluster_command;
 mod cluster_roles;
@@ -67,6 +68,8 @@ fn main() -> ExitCode {
         cli::Command::Config(args) => config::run(&args),
         cli::Command::Slice(args) => slice::run(&args),
         cli::Command::Subscriber(args) => subscriber::run(args),
+        cli::Command::Backup(args) => backup::backup(&args),
+        cli::Command::Restore(args) => backup::restore(&args),
     };
     let code = match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -22,6 +22,7 @@ pub(crate) fn run(path: Option<&Path>, mut config: Config, source: Source) -> Re
     config.state.check_tls()?;
     // The shards open the database. A wrong one is reported before anything starts.
     drop(config.subscribers.open()?);
+    config.read_home_network_keys()?;
     let metrics = Arc::new(Metrics::new());
     log_of_data_workers(config.upf.as_mut(), &config.log);
     serve_this_core(&mut config)?;
@@ -84,6 +85,7 @@ fn serve(member: &mut ShardMember, kept: &privileges::RetainedPrivileges) -> Res
     ignore_hangup()?;
     kept.log();
     (config.api.listen, config.api.socket) = (None, ApiSocket::Off);
+    config.read_home_network_keys()?;
     let store = config.subscribers.open()?;
     let shard = member.start(host_settings(config, None), store, Arc::new(Metrics::new()))?;
     // After all threads and files exist that are needed from the start.

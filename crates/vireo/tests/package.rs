@@ -274,7 +274,13 @@ fn package_serves_and_leaves_no_file() {
     assert!(!world.has("usr/bin/vireo") && !world.has("usr/lib/systemd/system/vireo.service"));
     assert!(world.has(CONFIG) && world.has("var/lib/vireo/subscribers.db"));
     assert!(fs::read_dir(world.shm.path()).unwrap().count() > 0, "kept contexts");
+    // A file of the operator stays.
+    let own = world.root.join("etc/vireo/tls/own.pem");
+    fs::create_dir_all(own.parent().unwrap()).unwrap();
+    fs::write(&own, "a certificate").unwrap();
     world.run(&["dpkg", "--purge", "vireo"]);
+    assert!(own.exists() && !world.has(CONFIG));
+    fs::remove_dir_all(world.root.join("etc/vireo")).unwrap();
     let left =
         world.run(&["find", "/", "-xdev", "-name", "*vireo*", "-not", "-path", "/proc/*", "-not", "-path", "/tmp/*"]);
     assert_eq!(left, "");

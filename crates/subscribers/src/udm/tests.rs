@@ -381,4 +381,11 @@ fn hosts_of_one_slot_never_share_an_sqn() {
             assert!(all.insert(sqn_of(&info)), "round {round}");
         }
     }
+    let mut lines = Vec::new();
+    bed.store().backup(&mut lines).expect("written");
+    let restored = || crate::store::restore(&database.location, &database.source(), &mut &*lines, true);
+    let refused = restored().expect_err("a core runs").to_string();
+    assert!(refused.contains("is used by a running core"), "{refused}");
+    drop(hosts);
+    assert_eq!(restored().expect("no core runs"), 1);
 }

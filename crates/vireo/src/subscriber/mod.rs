@@ -11,13 +11,13 @@ mod transfer;
 use clap::Subcommand;
 use std::path::PathBuf;
 use vireo_config::{Config, Failure, SubscribersConfig};
-use vireo_subscribers::{Store, UdmConfig};
+use vireo_subscribers::Store;
 use vireo_types::Supi;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Use this database [default: that of the configuration, or vireo.db]
-    #[arg(long, global = true, value_name = "FILE")]
+    /// Use this file or postgres:// URL [default: that of the configuration]
+    #[arg(long, global = true, value_name = "DATABASE")]
     database: Option<String>,
     /// Seal K and OPc with the key in FILE [default: DATABASE.key]
     #[arg(long, global = true, value_name = "FILE", requires = "database")]
@@ -57,10 +57,7 @@ struct RemoveArgs {
 /// Runs `vireo subscriber`.
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let subscribers = || match &args.database {
-        Some(database) => {
-            let (database, key_file) = (database.clone(), args.key_file.clone());
-            Ok(SubscribersConfig { database, key_file, udm: UdmConfig::default() })
-        }
+        Some(database) => Ok(SubscribersConfig::for_database(database.clone(), args.key_file.clone())),
         None => Config::load(args.config.as_deref()).map(|c| c.subscribers).map_err(Failure::from),
     };
     match args.command {
