@@ -75,7 +75,7 @@ database = {{ . | quote }}
 {{- end }}
 
 [subscribers]
-database = "/var/lib/vireo-subscribers/subscribers.db"
+database = {{ $v.subscribers.postgres.url | default "/var/lib/vireo-subscribers/subscribers.db" | quote }}
 
 [api]
 listen = "0.0.0.0:{{ int $v.api.port }}"
