@@ -448,6 +448,7 @@ pub(super) struct Pools {
     pub(super) cores: Vec<usize>,
     pub(super) stopped_after: DurationText,
     pub(super) stuck_after: DurationText,
+    pub(super) added_step_time: DurationText,
 }
 
 impl Default for Pools {
@@ -463,6 +464,7 @@ impl Default for Pools {
             cores: p.cores,
             stopped_after: DurationText(p.stopped_after.into()),
             stuck_after: DurationText(p.stuck_after.into()),
+            added_step_time: DurationText(p.added_step_time.into()),
         }
     }
 }

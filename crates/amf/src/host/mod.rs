@@ -131,6 +131,7 @@ impl Host {
             part,
             location: location.clone(),
             log_level: None,
+            added_step_us: u64::try_from(config.pools.added_step_time.as_micros()).unwrap_or(u64::MAX),
         };
         instructions.publish(&region)?;
         region.shared_word(region_layout::BOARD_CLOCK).store(clock::offset(), Ordering::Release);
