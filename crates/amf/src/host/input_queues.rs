@@ -127,7 +127,7 @@ impl Host {
 
     /// Sorts the waiting inputs if one pass does not take all of them.
     pub(super) fn sort_inputs(&mut self) {
-        if self.waiting_inputs() <= BATCH {
+        if self.waiting_inputs() == 0 {
             return;
         }
         for _ in 0..SORTED {
