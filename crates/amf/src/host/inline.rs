@@ -35,7 +35,7 @@ impl Host {
         let Some(mut worker) = self.workers.inline.take() else { return false };
         // While inputs wait, more of them are forwarded than steps run: queues grow at the NFs,
         // where shares and objectives decide what runs next, and not in front of them.
-        let steps = if self.inputs.queue.is_empty() { BATCH } else { STEPS_BEFORE_INPUTS };
+        let steps = if self.waiting_inputs() == 0 { BATCH } else { STEPS_BEFORE_INPUTS };
         let mut busy = false;
         (self.current.arrived, self.current.input) = (clock(), 0);
         let begin = worker.now();
@@ -98,7 +98,7 @@ impl LocalHost for Host {
 
     fn sleep(&mut self) -> Option<Duration> {
         let has_news = self.has_news();
-        (self.inputs.sleep() && !has_news).then(|| self.time_to_wait())
+        (self.inputs.sleep() && !has_news && self.events.waiting.is_empty()).then(|| self.time_to_wait())
     }
 
     fn awake(&mut self) {
