@@ -32,8 +32,9 @@ mod upf;
 mod user_plane;
 
 pub use context::{
-    Forwarding, ForwardingRequest, ForwardingStep, N4State, PfcpSession, RanState, Relocation, RelocationStep,
-    SessionHandover, SessionState, SessionStatus, SessionTerms, SmContext, Stage, Tunnel, Usage, deadline, ebi, seid,
+    Forwarding, ForwardingEnds, ForwardingRequest, ForwardingRules, ForwardingStep, N4State, PfcpSession, RanState,
+    Relocation, RelocationStep, SessionHandover, SessionState, SessionStatus, SessionTerms, SmContext, Stage, Tunnel,
+    Usage, deadline, ebi, seid,
 };
 pub use control_plane::{DOWNLINK_FAULT, downlink_packet};
 pub use erab::{ErabAdmission, ErabForwarding, ErabRequest, ErabTunnel, erab_to_move};

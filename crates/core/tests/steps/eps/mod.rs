@@ -12,7 +12,7 @@ mod handover;
 pub(crate) mod kdf;
 mod lost_bearers;
 mod network;
-mod pdus;
+pub(crate) mod pdus;
 mod power_saving;
 mod protection;
 mod refusals;
