@@ -5,6 +5,7 @@
 
 mod forwarding;
 mod pdus;
+mod unconfirmed;
 
 use super::phone::{ENB_UE, Phone, derived};
 use super::{BEARER, authentications, qers, succeeded, update_accept};
