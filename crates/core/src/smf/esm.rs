@@ -215,6 +215,19 @@ pub fn offered_by_attach(sm: &mut SmContext, env: &Env<'_>) {
     }
 }
 
+/// Returns true if the request with this PTI has created the session, and the UE has not answered.
+pub(crate) fn is_requested_by(sm: &SmContext, pti: u8) -> bool {
+    matches!(sm.stage, Stage::Requested { pti: own, .. } | Stage::Activating { pti: own, .. } if own == pti)
+}
+
+/// Returns the activation request that the UE has not answered.
+pub(crate) fn unanswered_request(sm: &SmContext) -> Option<Vec<u8>> {
+    match &sm.stage {
+        Stage::Activating { request, .. } => Some(request.clone()),
+        _ => None,
+    }
+}
+
 /// Handles that the UE has the bearer. It is usable once the eNB has set it up.
 fn activated(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let Stage::Activating { pti, .. } = sm.stage else { return };

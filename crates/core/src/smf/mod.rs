@@ -39,7 +39,7 @@ pub use context::{
 pub use control_plane::{DOWNLINK_FAULT, downlink_packet};
 pub use erab::{ErabAdmission, ErabForwarding, ErabRequest, ErabTunnel, erab_to_move};
 pub use esm::offered_by_attach;
-pub(crate) use esm::session_identity;
+pub(crate) use esm::{is_requested_by, session_identity, unanswered_request};
 pub use forwarding::handover_command;
 pub use handover::switched;
 pub use interface::{Create, Input, N2Sm, Output};
