@@ -3,6 +3,7 @@
 mod ciot;
 mod ciot_data;
 mod collisions;
+mod emergency;
 mod en_dc;
 mod enb;
 mod erabs;

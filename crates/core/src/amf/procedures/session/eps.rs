@@ -12,16 +12,17 @@ use vireo_wire::nas_eps::*;
 /// Sets up a PDN connection by the PDN CONNECTIVITY REQUEST of an attach. A request that cannot be
 /// served is answered as the session part answers it.
 pub fn connect(ctx: &mut StepContext<'_, '_>, esm: &[u8]) {
-    let (dnn, psi) = match NasEpsMessage::decode(esm) {
+    let (dnn, psi, kind) = match NasEpsMessage::decode(esm) {
         Ok(NasEpsMessage::Esm(_, NasEsmMessage::PdnConnectivityRequest(request))) => {
-            (requested_apn(&request), smf::session_identity(&request))
+            (requested_apn(&request), smf::session_identity(&request), request.request_type.request_type())
         }
-        _ => (None, None),
+        _ => (None, None, None),
     };
+    let is_emergency = kind == Some(RequestTypeValue::Emergency);
     // Another session keeps an identity that the UE assigns twice.
     let is_free = |psi: &u8| ctx.ue.sessions.iter().all(|session| session.psi != *psi);
     let psi = psi.filter(is_free).unwrap_or_default();
-    super::create(ctx, UlNasTransport { psi, initial: true, snssai: None, dnn, n1: esm });
+    super::create(ctx, UlNasTransport { psi, initial: true, is_emergency, snssai: None, dnn, n1: esm });
 }
 
 /// Returns the APN of a PDN CONNECTIVITY REQUEST, if it has one.
