@@ -27,6 +27,7 @@ mod load;
 mod log;
 mod n2;
 mod n4;
+mod network;
 mod problems;
 pub mod roles;
 mod runtime;

@@ -10,10 +10,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use vireo_amf::HostConfig;
-use vireo_config::worker_process::{log_of_data_workers, program};
+use vireo_config::worker_process::log_of_data_workers;
 use vireo_config::{Config, Failure, SubscribersConfig, roles};
-use vireo_node::cluster::{BalancerNode, ControllerConfig, ControllerNode, HostNode, HostNodeConfig};
+use vireo_node::cluster::{BalancerNode, ControllerConfig, ControllerNode, HostNode};
 use vireo_ops::metrics::Metrics;
 use vireo_ops::sbi::SbiConfig;
 use vireo_subscribers::Store;
@@ -143,7 +142,7 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     config.unlock_state()?;
     config.read_home_network_keys()?;
     let store = open(&config.subscribers)?;
-    let node = HostNode::start(host_settings(config, sbi), store, Arc::new(Metrics::new()))?;
+    let node = HostNode::start(roles::host(config, sbi), store, Arc::new(Metrics::new()))?;
     tracing::info!(host = node.number(), api = ?node.api(), "the host is up");
     let reload = || {
         if let Some(config) = reloader.read() {
@@ -156,14 +155,6 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     let failed = ended && !node.has_left();
     node.stop()?;
     if failed { Err(Failure("the host is in its cluster no longer; see the log".into())) } else { Ok(()) }
-}
-
-/// Returns the configuration of a host. In SBA mode (`sbi` set) the host is an AMF that uses a
-/// separate SMF.
-pub(crate) fn host_settings(config: Config, sbi: Option<SbiConfig>) -> HostNodeConfig {
-    let Config { core, slices, pools, state, overload, log, n2, api, subscribers, cluster, .. } = config;
-    let host = HostConfig { core, slices, pools, state, overload, program: program(&log), allow: n2.allow };
-    HostNodeConfig { host, api, udm: subscribers.udm, cluster, sbi }
 }
 
 /// Opens the subscriber database. If several hosts start without one, one host creates it, and the
