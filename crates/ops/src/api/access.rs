@@ -172,6 +172,16 @@ pub(super) async fn check(State(guard): State<Guard>, mut request: Request, next
     }
 }
 
+/// Middleware for files that everyone may read: refuses unknown host names.
+pub(super) async fn check_host(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let is_unix = matches!(request.extensions().get(), Some(Client::Unix { .. }));
+    if is_unix || guard.is_known(request.headers()) {
+        return next.run(request).await;
+    }
+    guard.refuse(ApiRefusal::Host);
+    guard.answer(ApiRefusal::Host)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,8 @@
 //! HTTP API of a process: status, metrics, and operator commands.
 //!
 //! Endpoints: `GET /status`, `GET /slices`, `GET /metrics`, `GET /healthz`, `POST /deregister`,
-//! `POST /slices/move`, `POST /sessions/move` and `POST /cluster/drain`. They are served by TCP and
-//! by a unix socket, on a thread of their own.
+//! `POST /slices/move`, `POST /sessions/move` and `POST /cluster/drain`; the web page ([`web`]).
+//! They are served by TCP and by a unix socket, on a thread of their own.
 //!
 //! The API accesses the core only through [`StatusSource`] and [`Metrics`]. [`access`] decides
 //! which client may do what. [`serve`] limits number and lifetime of connections.
@@ -13,6 +13,7 @@ mod serve;
 mod slices;
 mod status;
 mod token;
+mod web;
 
 pub use listen::ApiSocket;
 pub use slices::{
@@ -308,6 +309,7 @@ const LIMITS: [Limits; 2] = {
 
 fn routes(shared: Shared) -> Router {
     let guard = shared.guard.clone();
+    let page = web::routes().layer(axum::middleware::from_fn_with_state(guard.clone(), access::check_host));
     Router::new()
         .route("/status", get(status))
         .route("/metrics", get(prometheus))
@@ -319,6 +321,7 @@ fn routes(shared: Shared) -> Router {
         .route("/healthz", get(|| async { "ok\n" }))
         .with_state(shared)
         .layer(axum::middleware::from_fn_with_state(guard, access::check))
+        .merge(page)
 }
 
 async fn status(

@@ -335,3 +335,29 @@ fn relocation_needs_post_and_no_web_page() {
     assert!(send_request(&server, "POST", path, PAGE).0.contains("403"));
     assert!(request(&server, "GET", path).0.contains("405"));
 }
+
+#[test]
+fn page_is_public_and_has_its_policy() {
+    let (server, _, metrics) = start();
+    let get = |path: &str, host: &str| {
+        let mut stream = server.tcp();
+        let site = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n";
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\n{site}Connection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for (path, content_type) in [("/", "text/html"), ("/app.js", "text/javascript"), ("/app.css", "text/css")] {
+        let answer = get(path, "127.0.0.1").to_lowercase();
+        assert!(answer.starts_with("http/1.1 200 "), "{path}: {answer}");
+        assert!(answer.contains(&format!("content-type: {content_type}")), "{path}");
+        let policy = "content-security-policy: default-src 'none'; script-src 'self'; style-src 'self';";
+        assert!(answer.contains(policy) && answer.contains("frame-ancestors 'none'"), "{path}");
+        assert!(answer.contains("x-content-type-options: nosniff") && answer.contains("cache-control: no-cache"));
+        assert!(!answer.contains("access-control-allow-origin"), "{path}");
+    }
+    assert!(get("/", "evil.example").starts_with("HTTP/1.1 421 "));
+    assert!(metrics.render().contains("vireo_api_refused_requests_total{reason=\"host\"} 1"));
+    // A link of another page leads to the page, and to nothing else.
+    assert!(get("/status", "127.0.0.1").starts_with("HTTP/1.1 403 "));
+}
