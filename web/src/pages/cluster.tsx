@@ -72,7 +72,7 @@ export function ClusterPage() {
             rowKey={(balancer) => balancer.id}
             empty=""
             columns={[
-              { head: "Balancer", cell: (b) => String(b.id), number: true },
+              { head: "Balancer", cell: (b) => String(b.id) },
               { head: "Address", cell: (b) => <code>{b.address ?? "–"}</code> },
               { head: "State", cell: (b) => <State state={b.state} /> },
               { head: "N4", cell: (b) => (b.holds_n4 ? "exchanges PFCP with the UPFs" : "–") },
@@ -104,7 +104,8 @@ function compare(old: Map<string, Host>, now: Map<string, Host>): string[] {
   const changes: string[] = [];
   for (const [id, host] of old) {
     const next = now.get(id);
-    if (!next) changes.push(`Host ${id} is lost; it had ${held(host)}.`);
+    if (!next && isDrained(host)) changes.push(`Host ${id} has left.`);
+    else if (!next) changes.push(`Host ${id} is lost; it had ${held(host)}.`);
     else if ((next.state ?? "") !== (host.state ?? "")) changes.push(`Host ${id}: ${host.state} → ${next.state}.`);
     if (next && (next.buckets ?? 0) !== (host.buckets ?? 0)) {
       const moved = (next.buckets ?? 0) - (host.buckets ?? 0);
@@ -139,15 +140,25 @@ function State({ state }: { state: string | undefined }) {
 
 const WIDTH = 1000;
 
+// A host has the same colour as long as it lives.
+function colour(host: Host): string {
+  return `part-${(Number(host.id) || 0) % 6}`;
+}
+
+// A host without buckets had been drained.
+function isDrained(host: Host): boolean {
+  return host.buckets === 0;
+}
+
 function BucketMap({ hosts, lost, loads }: { hosts: Host[]; lost: Lost[]; loads: Map<string, number> }) {
   // Shards of one process tree have UEs and no buckets of their own in the answer.
   const byBuckets = hosts.some((host) => host.buckets);
   const size = (host: Host) => (byBuckets ? host.buckets : host.ues) ?? 0;
   const total = hosts.reduce((sum, host) => sum + size(host), 0);
   let x = 0;
-  const parts = hosts.map((host, index) => {
+  const parts = hosts.map((host) => {
     const width = total > 0 ? (WIDTH * size(host)) / total : 0;
-    const part = { host, index, x, width };
+    const part = { host, x, width };
     x += width;
     return part;
   });
@@ -156,15 +167,15 @@ function BucketMap({ hosts, lost, loads }: { hosts: Host[]; lost: Lost[]; loads:
   return (
     <Card title="Who serves" wide>
       <svg class="strip" viewBox={`0 0 ${WIDTH} 40`} preserveAspectRatio="none" role="img" aria-label={text}>
-        {parts.map(({ host, index, x, width }) => (
-          <rect key={host.id} class={`part-${index % 6}`} x={x} width={Math.max(0, width - 2)} height="40" />
+        {parts.map(({ host, x, width }) => (
+          <rect key={host.id} class={colour(host)} x={x} width={Math.max(0, width - 2)} height="40" />
         ))}
       </svg>
       <ul class="hosts" aria-label="Hosts">
-        {hosts.map((host, index) => (
+        {hosts.map((host) => (
           <li key={host.id} class="host" data-host={host.id}>
             <strong>
-              <span class={`key part-${index % 6}`} aria-hidden="true" />
+              <span class={`key ${colour(host)}`} aria-hidden="true" />
               Host {host.id}
             </strong>
             <State state={host.state} />
@@ -177,7 +188,7 @@ function BucketMap({ hosts, lost, loads }: { hosts: Host[]; lost: Lost[]; loads:
         {lost.map(({ host }) => (
           <li key={`lost ${host.id}`} class="host lost" data-lost={host.id}>
             <strong>Host {host.id}</strong>
-            <Badge tone="bad">lost</Badge>
+            <Badge tone={isDrained(host) ? "plain" : "bad"}>{isDrained(host) ? "left" : "lost"}</Badge>
             <span>had {held(host)}</span>
           </li>
         ))}
@@ -201,14 +212,14 @@ function Hosts({ hosts, reload }: { hosts: Host[]; reload: () => void }) {
         rowKey={(host) => host.id}
         empty=""
         columns={[
-          { head: "Host", cell: (host) => String(host.id), number: true },
+          { head: "Host", cell: (host) => String(host.id) },
           { head: "State", cell: (host) => <State state={host.state} /> },
           has("address") && { head: "Address", cell: (host: Host) => <code>{host.address || "–"}</code> },
           has("machine") && { head: "Machine", cell: (host: Host) => host.machine ?? "–" },
           has("buckets") && { head: "Buckets", cell: (host: Host) => count(host.buckets), number: true },
           has("replicas") && { head: "Replicated buckets", cell: (host: Host) => count(host.replicas), number: true },
           has("ues") && { head: "UEs", cell: (host: Host) => count(host.ues), number: true },
-          has("shard") && { head: "Shard", cell: (host: Host) => String(host.shard ?? "–"), number: true },
+          has("shard") && { head: "Shard", cell: (host: Host) => String(host.shard ?? "–") },
           (can("drain") || can("cordon")) && {
             head: "Actions",
             cell: (host: Host) => (

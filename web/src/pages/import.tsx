@@ -107,7 +107,7 @@ function Found({ preview }: { preview: Preview }) {
           rowKey={(_, index) => index}
           empty=""
           columns={[
-            { head: "Line", cell: (row) => row.line, number: true },
+            { head: "Line", cell: (row) => String(row.line) },
             { head: "Problem", cell: (row) => row.detail },
           ]}
         />

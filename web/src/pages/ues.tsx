@@ -198,7 +198,7 @@ function Sessions({ sessions }: { sessions: PduSession[] }) {
         rowKey={(session) => session.id}
         empty="The UE has no session."
         columns={[
-          { head: "ID", cell: (s) => s.id, number: true },
+          { head: "ID", cell: (s) => String(s.id) },
           { head: "Data network", cell: (s) => s.dnn },
           { head: "Slice", cell: (s) => s.slice || "–" },
           { head: "Address", cell: (s) => <code>{s.address ?? "–"}</code> },
