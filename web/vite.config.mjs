@@ -14,9 +14,15 @@ const licences = {
   },
 };
 
+// That of crates/ops/src/api/web.rs, for `vite preview`.
+const policy =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; " +
+  "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+
 export default {
   base: "/",
   plugins: [licences, mock],
+  preview: { headers: { "Content-Security-Policy": policy } },
   build: {
     outDir: "../crates/ops/assets",
     emptyOutDir: true,

@@ -134,6 +134,7 @@ export async function signIn(secret?: string): Promise<void> {
     session.set(body);
   } catch (error) {
     if (secret !== undefined) sessionStorage.removeItem(TOKEN);
+    if (error instanceof Problem && error.status === 404) throw new Problem(404, "No API v1", "This process has no API v1.");
     throw error;
   }
 }

@@ -17,6 +17,7 @@ export const liveState = new Store<State>("connecting");
 export const events = new Store<Event[]>([]);
 
 const EVENTS_MAX = 2000;
+const BATCH_MS = 250;
 const QUIET_MS = 2500;
 const RETRY_MS = [500, 1000, 2000, 5000, 10000];
 
@@ -47,6 +48,7 @@ export function stopLive(): void {
   running?.abort();
   running = undefined;
   lastId = "";
+  pending = [];
   events.set([]);
   liveState.set("connecting");
 }
@@ -105,6 +107,17 @@ async function read(body: ReadableStream<Uint8Array>, alive: () => void): Promis
   }
 }
 
+// Events of many UEs are shown in batches.
+let pending: Event[] = [];
+
+function remember(event: Event): void {
+  if (pending.push(event) > 1) return;
+  setTimeout(() => {
+    events.set([...events.value, ...pending].slice(-EVENTS_MAX));
+    pending = [];
+  }, BATCH_MS);
+}
+
 function dispatch(topic: string, id: string, text: string): void {
   if (id) lastId = id;
   let data: Record<string, unknown>;
@@ -116,6 +129,6 @@ function dispatch(topic: string, id: string, text: string): void {
   const time = ["time", "at"].map((name) => data[name]).find((value) => typeof value === "string");
   const event = { id, topic, data, time: (time as string | undefined) ?? new Date().toISOString() };
   // An overview arrives every second and says nothing about the past.
-  if (topic !== "overview") events.set([...events.value.slice(-EVENTS_MAX + 1), event]);
+  if (topic !== "overview") remember(event);
   for (const listener of [...(listeners.get(topic) ?? [])]) listener(event);
 }

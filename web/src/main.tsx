@@ -135,7 +135,6 @@ function Frame() {
     if (!isFirst.current) main.current?.focus();
     isFirst.current = false;
   }, [place]);
-  const alarms = useStore(events).filter((event) => event.topic === "alarm").at(-1);
   return (
     <>
       <a
@@ -159,6 +158,7 @@ function Frame() {
         <span class="quiet who">
           {own.name} ({own.role}), release {own.version}
         </span>
+        {offers("GET", "/v1/docs") ? <a href="/v1/docs">API</a> : null}
         <Theme />
         <button type="button" onClick={() => signOut()}>
           Sign out
@@ -180,11 +180,21 @@ function Frame() {
           <Boundary key={place}>{part ? part.show(path.slice(1)) : <h1>There is no such page</h1>}</Boundary>
         </main>
       </div>
-      <div class="hidden" role="alert">
-        {alarms ? `Alarm: ${alarms.data["severity"] ?? ""} ${String(alarms.data["kind"] ?? "").replaceAll("_", " ")}` : ""}
-      </div>
+      <AlarmAnnouncer />
       <Notes />
     </>
+  );
+}
+
+// Reads new alarms to users of screen readers, on whatever part they are.
+function AlarmAnnouncer() {
+  const [begun] = useState(Date.now());
+  const last = useStore(events).filter((event) => event.topic === "alarm" && Date.parse(event.time) > begun).at(-1);
+  const words = ["severity", "kind", "object"].map((field) => String(last?.data[field] ?? "").replaceAll("_", " "));
+  return (
+    <div class="hidden" role="alert">
+      {last ? `Alarm: ${words.join(" ")}` : ""}
+    </div>
   );
 }
 
