@@ -123,7 +123,9 @@ function importFile(url, text) {
   const errors = lines.flatMap((line, n) =>
     /^\d{6,15},/.test(line) ? [] : [{ line: n + 2, detail: "the IMSI is not 6 to 15 digits" }],
   );
-  if (url.searchParams.get("dry_run") === "true") return ok({ rows: lines.length, valid: lines.length - errors.length, errors });
+  if (url.searchParams.get("dry_run") === "true") {
+    return ok({ rows: errors.length > 0 ? null : lines.length, valid: errors.length === 0, errors, existing: 0 });
+  }
   const id = imports.size + 1;
   imports.set(String(id), { id, state: "running", rows: lines.length, done: 0 });
   return { status: 202, body: { id }, location: `/v1/imports/${id}` };
@@ -156,7 +158,7 @@ function answer(method, url, body, headers, role) {
       return { status: 202, body: {} };
     case "GET subscribers":
       return list(
-        [...subscribers.values()].map((s) => s.record).filter((s) => `imsi-${s.imsi}`.startsWith(url.searchParams.get("supi_prefix") ?? "")),
+        [...subscribers.values()].map((s) => s.record).filter((s) => s.imsi.startsWith(url.searchParams.get("supi_prefix") ?? "")),
         url,
       );
     case "POST subscribers": {

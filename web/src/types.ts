@@ -124,7 +124,7 @@ export interface SubscribedDnn {
 }
 
 export interface SubscribedSlice {
-  snssai: { sst: number; sd: string | number | null };
+  snssai: { sst: number; sd: number | null };
   default: boolean;
   dnns: SubscribedDnn[];
 }
@@ -151,9 +151,12 @@ export interface Validation {
 }
 
 export interface Preview {
-  rows: number;
-  valid: number;
-  errors: { line: number; detail: string }[];
+  // Null: the file has errors.
+  rows: number | null;
+  valid: boolean;
+  errors: { line?: number; detail: string }[];
+  // Rows whose subscriber is there already.
+  existing: number;
 }
 
 export interface Import {

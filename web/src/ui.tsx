@@ -4,12 +4,19 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { errorText } from "./api";
 import type { Resource } from "./resource";
+import { href } from "./route";
 import { Store, useStore } from "./store";
 
 export type Tone = "good" | "bad" | "warn" | "plain";
 
 export function Badge({ tone = "plain", children }: { tone?: Tone; children: ComponentChildren }) {
   return <span class={`badge ${tone}`}>{children}</span>;
+}
+
+// A SUPI, as a link unless the role sees it masked.
+export function SupiLink({ part, supi }: { part: string; supi: string }) {
+  if (!/^imsi-[0-9]+$/.test(supi)) return <>{supi || "not known yet"}</>;
+  return <a href={href([part, supi])}>{supi}</a>;
 }
 
 export function Card(props: { title: string; children: ComponentChildren; aside?: ComponentChildren; wide?: boolean }) {

@@ -81,9 +81,9 @@ export function ImportDialog({ onClose }: { onClose: () => void }) {
             <button type="button" class={preview ? "" : "main"} disabled={!chosen || busy} onClick={() => void send(true)}>
               Check file
             </button>
-            {preview && preview.errors.length === 0 ? (
+            {preview?.valid ? (
               <button type="button" class="main" disabled={busy} onClick={() => void send(false)}>
-                Import {count(preview.valid)} subscribers
+                Import {count(preview.rows)} subscribers
               </button>
             ) : null}
           </div>
@@ -97,8 +97,9 @@ function Found({ preview }: { preview: Preview }) {
   return (
     <>
       <p role="status">
-        {count(preview.valid)} of {count(preview.rows)} rows can be imported.
-        {preview.errors.length > 0 ? " Nothing is imported while a row has an error." : ""}
+        {preview.valid
+          ? `${count(preview.rows)} rows have no error; ${count(preview.existing)} of the subscribers exist.`
+          : `${count(preview.errors.length)} errors. Nothing is imported while the file has one.`}
       </p>
       {preview.errors.length > 0 ? (
         <Table
@@ -107,7 +108,7 @@ function Found({ preview }: { preview: Preview }) {
           rowKey={(_, index) => index}
           empty=""
           columns={[
-            { head: "Line", cell: (row) => String(row.line) },
+            { head: "Line", cell: (row) => String(row.line ?? "–") },
             { head: "Problem", cell: (row) => row.detail },
           ]}
         />

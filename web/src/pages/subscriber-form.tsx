@@ -136,7 +136,7 @@ export function SubscriberForm(props: {
       </fieldset>
       {subscription.slices.map((slice, index) => (
         <SliceFields
-          key={index}
+          key={`${subscription.slices.length} ${index}`}
           slice={slice}
           name={`Slice ${index + 1}`}
           disabled={!props.canSave}
@@ -199,9 +199,11 @@ function SliceFields(props: {
   const { slice, name } = props;
   const setDnn = (index: number, dnn: SubscribedDnn) =>
     props.onChange({ ...slice, dnns: slice.dnns.map((old, i) => (i === index ? dnn : old)) });
+  const [sdText, setSdText] = useState(slice.snssai.sd === null ? "" : sd(slice.snssai.sd));
   const setSd = (text: string) => {
-    // The form of the record: a number or hexadecimal digits, as the server wrote it.
-    props.onChange({ ...slice, snssai: { ...slice.snssai, sd: text === "" ? null : text } });
+    setSdText(text);
+    const value = Number.parseInt(text, 16);
+    props.onChange({ ...slice, snssai: { ...slice.snssai, sd: Number.isNaN(value) ? null : value } });
   };
   return (
     <fieldset disabled={props.disabled}>
@@ -215,7 +217,7 @@ function SliceFields(props: {
         />
         <Input
           label="SD"
-          value={slice.snssai.sd === null ? "" : sd(slice.snssai.sd)}
+          value={sdText}
           pattern="[0-9A-Fa-f]{6}"
           hint="6 hexadecimal digits, or empty"
           onInput={setSd}

@@ -6,7 +6,7 @@ import { useResource } from "../resource";
 import { navigate, href, route } from "../route";
 import { useStore } from "../store";
 import type { Subscriber } from "../types";
-import { Confirm, Failure, Input, Table } from "../ui";
+import { Confirm, Failure, Input, SupiLink, Table } from "../ui";
 import { ImportDialog } from "./import";
 import { SubscriberForm } from "./subscriber-form";
 
@@ -16,12 +16,13 @@ export function identity(subscriber: Subscriber): string {
 
 function slices(subscriber: Subscriber): string {
   const all = subscriber.subscription?.slices ?? [];
-  const names = all.map(({ snssai }) => (snssai.sd === null || snssai.sd === undefined ? `${snssai.sst}` : `${snssai.sst}-${sd(snssai.sd)}`));
+  const names = all.map(({ snssai }) => (`${snssai.sst}${snssai.sd === null ? "" : `-${sd(snssai.sd)}`}`));
   return names.join(", ") || "–";
 }
 
-export function sd(value: string | number): string {
-  return typeof value === "number" ? value.toString(16).padStart(6, "0") : value;
+// A slice differentiator as 6 hexadecimal digits.
+export function sd(value: number): string {
+  return value.toString(16).padStart(6, "0");
 }
 
 function dnns(subscriber: Subscriber): string {
@@ -62,7 +63,7 @@ export function SubscribersPage() {
         rowKey={identity}
         empty="No subscriber matches."
         columns={[
-          { head: "SUPI", cell: (s) => <a href={href(["subscribers", identity(s)])}>{identity(s)}</a> },
+          { head: "SUPI", cell: (s) => <SupiLink part="subscribers" supi={identity(s)} /> },
           { head: "Slices", cell: slices },
           { head: "Data networks", cell: dnns },
           { head: "Access", cell: (s) => (s.subscription?.only ? `${s.subscription.only} only`.toUpperCase().replace("ONLY", "only") : "4G and 5G") },
@@ -90,7 +91,7 @@ function Search({ filters }: { filters: Record<string, string> }) {
         class="row"
         onSubmit={(event) => {
           event.preventDefault();
-          navigate(["subscribers"], values);
+          navigate(["subscribers"], { ...values, supi_prefix: (values["supi_prefix"] ?? "").replace(/^imsi-/, "") });
         }}
       >
         <Input label="SUPI begins with" value={values["supi_prefix"] ?? ""} onInput={set("supi_prefix")} />

@@ -8,7 +8,7 @@ import { type Page, useResource } from "../resource";
 import { navigate, href, route } from "../route";
 import { useStore } from "../store";
 import type { PduSession, Ue, Upf } from "../types";
-import { Action, Badge, Card, Confirm, Facts, Failure, Input, Select, Table } from "../ui";
+import { Action, Badge, Card, Confirm, Facts, Failure, Input, Select, SupiLink, Table } from "../ui";
 
 const KEYS: [string, string][] = [
   ["supi", "SUPI"],
@@ -36,7 +36,7 @@ export function UesPage() {
         rowKey={(ue, index) => ue.supi || ue.guti || index}
         empty="No UE matches."
         columns={[
-          { head: "SUPI", cell: (ue) => <a href={href(["ues", ue.supi])}>{ue.supi || "not known yet"}</a> },
+          { head: "SUPI", cell: (ue) => <SupiLink part="ues" supi={ue.supi} /> },
           { head: "Access", cell: (ue) => access(ue.rat) },
           { head: "State", cell: (ue) => <StateBadge ue={ue} /> },
           { head: "Connection", cell: (ue) => (ue.connected ? "connected" : "idle") },
