@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 K = "465B5CE8B199B49FAA5F0A2EE238A6BC"
@@ -49,6 +50,8 @@ class World:
         self.processes = []
         self.ran = self.space("n2", "192.168.127.1/24", "ran0", "192.168.127.2/24")
         self.dn = self.space("n6", "192.168.128.1/24", "dn0", "192.168.128.2/24")
+        # An address for each emulator: two cannot have the same N3 port.
+        self.addresses = iter([f"192.168.127.{n}" for n in range(2, 100)])
         self.inside(self.dn, "ip", "route", "add", "10.45.0.0/16", "via", "192.168.128.1")
         self.run("sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
         self.database = self.directory / "subscribers.db"
@@ -82,6 +85,11 @@ class World:
             )
         self.processes.append(process)
         return process
+
+    def routes(self):
+        """Returns the paths of the API that the core describes."""
+        with urllib.request.urlopen(f"{API}/v1/openapi.json", timeout=20) as answer:
+            return set(json.load(answer)["paths"])
 
     def log(self, name):
         path = self.directory / name
@@ -213,9 +221,11 @@ tokens = "{self.tokens}"
 
     def emulate(self, log, first, ues, gnb_id, *words):
         """Starts an emulated RAN whose UEs have the subscribers from `first` on."""
+        address = next(self.addresses)
+        self.inside(self.ran, "ip", "address", "replace", f"{address}/24", "dev", "ran0")
         command = ["nsenter", "--net", "--target", str(self.ran.pid), str(self.vireo), "emulate", "--core"]
         command += ["192.168.127.1", "--imsi", str(first), "--k", K, "--opc", OPC, "--ues", str(ues)]
-        command += ["--gnb-id", str(gnb_id), "--timeout", "60", "--quiet", *words]
+        command += ["--gnb-id", str(gnb_id), "--timeout", "60", "--quiet", "--n2", address, *words]
         return self.started(command, log)
 
     @staticmethod

@@ -149,7 +149,7 @@ function Objectives({ latencies }: { latencies: Latency[] | undefined }) {
           { head: "Median", cell: (row) => (row.count === 0 ? "–" : micros(row.p50_us)), number: true },
           { head: "99 %", cell: (row) => (row.count === 0 ? "–" : micros(row.p99_us)), number: true },
           { head: "Objective", cell: (row) => micros(row.objective_us), number: true },
-          { head: "Late", cell: (row) => percent(row.late_ratio), number: true },
+          { head: "Late", cell: (row) => (row.count === 0 ? "–" : percent(row.late_ratio)), number: true },
           {
             head: "99 % of objective",
             cell: (row) =>

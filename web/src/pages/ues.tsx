@@ -146,7 +146,7 @@ function UeActions({ ue }: { ue: Ue }) {
     <div class="buttons">
       {offers("POST", "/v1/ues/{supi}/deregister") ? (
         <>
-          <Action run={() => deregister(true)} done={`${ue.supi} is filterKey to register again.`}>
+          <Action run={() => deregister(true)} done={`${ue.supi} is requested to register again.`}>
             Register again
           </Action>
           <button type="button" class="danger" onClick={() => setAsking(true)}>
