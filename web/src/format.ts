@@ -38,6 +38,7 @@ export function time(text: string | null | undefined): string {
 }
 
 export function clock(text: string): string {
+  if (text === "") return "earlier";
   const date = new Date(text);
   return Number.isNaN(date.getTime()) ? text : CLOCK.format(date);
 }

@@ -5,7 +5,7 @@ import { Store } from "./store";
 export interface Event {
   id: string;
   topic: string;
-  // Time of arrival, if the data has no time.
+  // Empty: the event is from the server's buffer, and has no time.
   time: string;
   data: Record<string, unknown>;
 }
@@ -19,6 +19,10 @@ export const events = new Store<Event[]>([]);
 const EVENTS_MAX = 2000;
 const BATCH_MS = 250;
 const QUIET_MS = 2500;
+// Fields with the time of an event, the best first.
+const TIMES = ["time", "at", "cleared_at", "raised_at"];
+// The buffer of the server arrives within this time after the first connection.
+const BUFFERED_MS = 1000;
 const RETRY_MS = [500, 1000, 2000, 5000, 10000];
 
 type Listener = (event: Event) => void;
@@ -36,6 +40,7 @@ export function onTopics(topics: readonly string[], listener: Listener): () => v
 
 let running: AbortController | undefined;
 let lastId = "";
+let connectedAt = 0;
 
 export function startLive(): void {
   stopLive();
@@ -64,6 +69,7 @@ async function follow(signal: AbortSignal): Promise<void> {
       if (answer.status === 401 && session.value) return signOut("The server no longer accepts the token.");
       if ([403, 404, 405, 501].includes(answer.status)) return liveState.set("polling");
       if (!answer.ok || !answer.body) throw new Error(`status ${answer.status}`);
+      if (lastId === "") connectedAt = Date.now();
       liveState.set("live");
       failures = 0;
       await read(answer.body, () => (seen = Date.now()));
@@ -126,8 +132,9 @@ function dispatch(topic: string, id: string, text: string): void {
   } catch {
     return;
   }
-  const time = ["time", "at"].map((name) => data[name]).find((value) => typeof value === "string");
-  const event = { id, topic, data, time: (time as string | undefined) ?? new Date().toISOString() };
+  const own = TIMES.map((name) => data[name]).find((value) => typeof value === "string");
+  const arrival = Date.now() - connectedAt < BUFFERED_MS ? "" : new Date().toISOString();
+  const event = { id, topic, data, time: (own as string | undefined) ?? arrival };
   // An overview arrives every second and says nothing about the past.
   if (topic !== "overview") remember(event);
   for (const listener of [...(listeners.get(topic) ?? [])]) listener(event);

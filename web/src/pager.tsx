@@ -13,12 +13,12 @@ export interface List<T> extends Resource<Page<T>> {
   first: number;
 }
 
-export function useList<T>(path: string, filters: Record<string, string>, topics: readonly string[]): List<T> {
+export function useList<T>(path: string, filters: Record<string, string>, topics: readonly string[], everyMs = 0): List<T> {
   const [cursors, setCursors] = useState<string[]>([]);
   const filterKey = JSON.stringify(filters);
   useEffect(() => setCursors([]), [filterKey]);
   const after = cursors.at(-1);
-  const resource = useResource<Page<T>>(path + query({ ...filters, limit: LIMIT, after }), topics);
+  const resource = useResource<Page<T>>(path + query({ ...filters, limit: LIMIT, after }), topics, everyMs);
   const next = resource.data?.next;
   return {
     ...resource,

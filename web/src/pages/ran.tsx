@@ -9,7 +9,7 @@ import { Card, Failure, Table } from "../ui";
 import { EventTable } from "./ues";
 
 export function RanNodesPage() {
-  const list = useList<RanNode>("/v1/ran-nodes", {}, ["ran_node", "ue"]);
+  const list = useList<RanNode>("/v1/ran-nodes", {}, ["ran_node"], 5000);
   const all = useStore(events);
   const own = all.filter((event) => event.topic === "ran_node").reverse();
   return (

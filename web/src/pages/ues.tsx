@@ -1,5 +1,5 @@
 // UEs: search, and one UE with its sessions, its events and what may be done to it.
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { may, offers, request, takes } from "../api";
 import { bitRate, clock, count, octets } from "../format";
 import { type Event, events } from "../live";
@@ -24,7 +24,7 @@ export function UesPage() {
   const { query } = useStore(route);
   const filters: Record<string, string> = {};
   for (const [key] of KEYS) filters[key] = query.get(key) ?? "";
-  const list = useList<Ue>("/v1/ues", filters, ["ue"]);
+  const list = useList<Ue>("/v1/ues", filters, ["ue"], 5000);
   return (
     <>
       <h1>UEs</h1>
@@ -105,7 +105,7 @@ function StateBadge({ ue }: { ue: Ue }) {
 }
 
 export function UePage({ supi }: { supi: string }) {
-  const ue = useResource<Ue>(`/v1/ues/${encodeURIComponent(supi)}`, ["ue", "session"], 5000);
+  const ue = useResource<Ue>(`/v1/ues/${encodeURIComponent(supi)}`, ["ue", "session"], 2000);
   const data = ue.data;
   return (
     <>
@@ -132,7 +132,7 @@ export function UePage({ supi }: { supi: string }) {
           <Sessions sessions={Array.isArray(data.sessions) ? data.sessions : []} />
         </div>
       ) : null}
-      <History supi={supi} />
+      <History supi={supi} ue={data} />
     </>
   );
 }
@@ -224,12 +224,48 @@ function Sessions({ sessions }: { sessions: PduSession[] }) {
   );
 }
 
-function History({ supi }: { supi: string }) {
+// What differs between two answers about a UE.
+function compare(old: Ue, now: Ue): string[] {
+  const sessions = (ue: Ue) => (Array.isArray(ue.sessions) ? ue.sessions : []);
+  const text = (value: unknown) => (value === undefined || value === null || value === "" ? "none" : String(value));
+  const fields: [string, (ue: Ue) => unknown][] = [
+    ["State", (ue) => ue.state],
+    ["Connection", (ue) => (ue.connected ? "connected" : "idle")],
+    ["RAN node", (ue) => ue.ran_node],
+    ["Host", (ue) => ue.host],
+    ["GUTI", (ue) => ue.guti],
+    ["Sessions", (ue) => sessions(ue).map((session) => `${session.id} ${session.address ?? ""}`.trim()).join(", ")],
+    ["UPF", (ue) => sessions(ue).map((session) => session.upf ?? "").join(", ")],
+  ];
+  const changed = fields.filter(([, field]) => text(field(old)) !== text(field(now)));
+  return changed.map(([name, field]) => `${name}: ${text(field(old))} → ${text(field(now))}`);
+}
+
+// Events of the server, and what the page itself has seen since it is open.
+function History({ supi, ue }: { supi: string; ue: Ue | undefined }) {
   const all = useStore(events);
   const own = all.filter((event) => event.data["supi"] === supi).reverse();
+  const last = useRef(ue);
+  const [changes, setChanges] = useState<{ time: string; text: string }[]>([]);
+  useEffect(() => {
+    if (last.current && ue) {
+      const time = new Date().toISOString();
+      const found = compare(last.current, ue).map((text) => ({ time, text }));
+      if (found.length > 0) setChanges((list) => [...found, ...list].slice(0, 100));
+    }
+    last.current = ue ?? last.current;
+  }, [ue]);
   return (
     <Card title="History" wide>
-      <EventTable rows={own} caption="Events of the UE" empty="No event of this UE is in the server's buffer." />
+      {own.length > 0 ? <EventTable rows={own} caption="Events of the UE" empty="" /> : null}
+      <ul class="log" role="log" aria-label="Changes since this page is open">
+        {changes.map((change, index) => (
+          <li key={`${change.time} ${index}`}>
+            <time>{clock(change.time)}</time> {change.text}
+          </li>
+        ))}
+      </ul>
+      {changes.length + own.length === 0 ? <p class="quiet">Nothing has changed since this page is open.</p> : null}
     </Card>
   );
 }
