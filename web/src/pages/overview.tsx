@@ -2,9 +2,10 @@
 import { useEffect, useState } from "preact/hooks";
 import { offers } from "../api";
 import { bitRate, count, micros, percent } from "../format";
-import { onTopics } from "../live";
+import { liveState, onTopics } from "../live";
 import { useResource } from "../resource";
 import { href } from "../route";
+import { useStore } from "../store";
 import type { Latency, Overview } from "../types";
 import { Badge, Card, Failure, Meter, Spark, Table } from "../ui";
 
@@ -16,7 +17,8 @@ interface Sample {
   downlink: number;
 }
 
-const SAMPLES = 150;
+const SAMPLES = 300;
+const SAMPLE_MS = 900;
 const EVERY_MS = 2000;
 
 // The samples outlive the page, so that the curves are there when it is opened again.
@@ -25,7 +27,7 @@ let samples: Sample[] = [];
 function sample(overview: Overview): Sample[] {
   const at = Date.now();
   const last = samples.at(-1);
-  if (last && at - last.at < EVERY_MS / 2) return samples;
+  if (last && at - last.at < SAMPLE_MS) return samples;
   const traffic = overview.user_plane ?? {};
   const own = {
     at,
@@ -47,7 +49,9 @@ function rates(all: Sample[], of: (sample: Sample) => number): number[] {
 }
 
 export function OverviewPage() {
-  const resource = useResource<Overview>("/v1/overview", [], EVERY_MS);
+  // Live, the overview is an event of each second.
+  const isLive = useStore(liveState) === "live";
+  const resource = useResource<Overview>("/v1/overview", [], isLive ? 0 : EVERY_MS);
   const [pushed, setPushed] = useState<Overview>();
   useEffect(() => onTopics(["overview"], (event) => setPushed(event.data as unknown as Overview)), []);
   const [shown, setShown] = useState<Overview>();
