@@ -32,7 +32,7 @@ SHARDS ?= 3
 FROM ?= HEAD
 JOINS ?= 6
 
-.PHONY: help setup build web dist test-package test-web demo cluster-demo cluster-churn shard-churn cluster-upgrade test test-experiments test-stores check check-deploy lint licences bench crash faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
+.PHONY: help setup build web dist test-package test-web demo cluster-demo cluster-churn shard-churn cluster-upgrade test test-experiments test-stores test-api check check-deploy lint licences bench crash faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
 
 help:
 	@echo 'make demo              build; 100 UEs register, exchange packets and deregister, in network namespaces'
@@ -47,6 +47,7 @@ help:
 	@echo 'make test-package      the Debian package in a clean root: install, traffic, upgrade, removal, purge; needs root'
 	@echo 'make test-web          the web page in a browser (Chromium), against a core with emulated UEs and a cluster'
 	@echo 'make test-stores       records and SBA mode over a Redis Cluster and FerretDB on PostgreSQL (MongoDB protocol)'
+	@echo 'make test-api          the management API: its OpenAPI document, 10,000 (REQUESTS=N) fuzzed requests, a made client'
 	@echo 'make check             format, clippy, house rules (make lint), licences (make licences)'
 	@echo 'make check-deploy      alert rules, dashboards, Helm chart, cloud templates and compose file, without their servers'
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
@@ -123,6 +124,11 @@ check-deploy: build
 	$(TOOLS)/deploy/bin/python3 scripts/check-cloud $(VIREO)
 	$(TOOLS)/deploy/bin/python3 scripts/check-compose $(VIREO)
 	PATH="$(TOOLS)/bin:$$PATH" scripts/check-watch
+
+test-api: REQUESTS ?= 10000
+test-api: build
+	@scripts/setup api
+	scripts/test-api $(VIREO) $(TOOLS)/api/bin $(REQUESTS)
 
 test: setup
 	@scripts/setup test

@@ -241,3 +241,6 @@ tokens = "{self.tokens}"
     def close(self):
         for process in reversed(self.processes):
             self.end(process)
+        # The kernel removes links of a namespace that ended some time later.
+        for link in ("n2", "n6"):
+            subprocess.run(["ip", "link", "delete", link], check=False, stderr=subprocess.DEVNULL)

@@ -37,6 +37,7 @@ pub fn prepare(mut config: Config) -> Result<Prepared, Failure> {
     config.state.check_tls()?;
     let metrics = Arc::new(Metrics::new());
     config.unlock_state()?;
+    let management = config.management();
     let store = config.subscribers.open()?;
     log_of_data_workers(config.upf.as_mut(), &config.log);
     serve_this_core(&mut config)?;
@@ -57,12 +58,14 @@ pub fn prepare(mut config: Config) -> Result<Prepared, Failure> {
         udm: config.subscribers.udm,
         upf: upf.clone(),
         sbi: None,
+        management,
     };
     Ok(Prepared { control, store, metrics, upf })
 }
 
 /// Returns the balancer's configuration, beside a UPF that already runs.
 pub fn balancer(config: Config, upf: Option<Arc<UpfHandle>>) -> BalancerConfig {
+    let management = config.management();
     let Config { core, slices, n2, n4, api, cluster, .. } = config;
-    BalancerConfig { core, slices, n2, n4, api, cluster, upf }
+    BalancerConfig { core, slices, n2, n4, api, cluster, upf, management }
 }

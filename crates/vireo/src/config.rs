@@ -24,6 +24,8 @@ enum Command {
     Show,
     /// Print every key with its default and explanation
     Reference,
+    /// Print the OpenAPI document of the management API
+    Openapi,
 }
 
 /// Runs `vireo config`.
@@ -45,6 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             print!("{}", shown(path)?);
         }
         Command::Reference => print!("{REFERENCE}"),
+        Command::Openapi => print!("{}", vireo_api::openapi()),
     }
     Ok(())
 }
