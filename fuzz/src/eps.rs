@@ -7,7 +7,7 @@ use vireo_core::amf::context::{
 use vireo_core::amf::engine::{self, Event};
 use vireo_core::amf::n2::{InitialUeMessage, NasIdentity};
 use vireo_core::amf::ran;
-use vireo_core::config::{CiotConfig, CoreConfig};
+use vireo_core::config::{CiotConfig, CoreConfig, DnnConfig};
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::Effect;
 use vireo_core::subscription::{DnnSubscription, SliceSubscription, Subscription};
@@ -133,7 +133,10 @@ fn uplink(ue: &UeContext, nas: Vec<u8>) -> Vec<u8> {
 
 /// Runs a step, and asserts that its PDUs have no fault and that the context can be stored.
 fn step(ue: &mut UeContext, event: Event<'_>) {
-    let config = CoreConfig { ciot: CiotConfig { without_pdn: true, control_plane: true }, ..CoreConfig::lab() };
+    let mut config = CoreConfig { ciot: CiotConfig { without_pdn: true, control_plane: true }, ..CoreConfig::lab() };
+    config.dnns.push(DnnConfig { name: "sos".parse().expect("a DNN"), ..config.dnns[0].clone() });
+    config.eps.emergency = "sos".parse().ok();
+    config.information.full_name = "Vireo".into();
     let mut random = |octets: &mut [u8]| octets.fill(0x5a);
     let now = Instant(1_000_000);
     let mut ids = Ids(0);
@@ -185,14 +188,14 @@ fn set_up() -> Vec<u8> {
     pdu.and_then(|pdu| pdu.encode()).expect("it encodes")
 }
 
-fn attach() -> Vec<u8> {
+fn attach(kind: AttachType, connection: RequestTypeValue) -> Vec<u8> {
     let connect = NasPdnConnectivityRequest::new(
-        NasRequestType::from_request_type(RequestTypeValue::Initial),
+        NasRequestType::from_request_type(connection),
         NasPdnType::from_pdn_type(PdnType::Ipv4),
     );
     let esm = NasEpsMessage::new_esm(connect, 0, 1).encode().expect("it encodes");
     let request = NasAttachRequest::new(
-        NasEpsAttachType::from_attach_type(AttachType::EpsAttach),
+        NasEpsAttachType::from_attach_type(kind),
         NasKeySetIdentifier::new(7),
         NasEpsMobileIdentity::from_imsi("999700000000001").expect("an IMSI"),
         NasUeNetworkCapability::new(vec![0xe0, 0x60]),
@@ -209,7 +212,7 @@ pub fn s1ap_seeds() -> Vec<Vec<u8>> {
         initialUEMessage,
         InitialUEMessage,
         eNB_UE_S1AP_ID(7),
-        NAS_PDU(attach()),
+        NAS_PDU(attach(AttachType::EpsAttach, RequestTypeValue::Initial)),
         TAI(tai(plmn(), [0, 1])),
         EUTRAN_CGI(cell),
         RRC_Establishment_Cause(RRCEstablishmentCause::mo_Signalling),
@@ -245,7 +248,10 @@ pub fn s1ap_seeds() -> Vec<Vec<u8>> {
 /// security mode complete.
 pub fn nas_seeds() -> Vec<Vec<u8>> {
     vec![
-        attach(),
+        attach(AttachType::EpsAttach, RequestTypeValue::Initial),
+        attach(AttachType::EpsEmergencyAttach, RequestTypeValue::Emergency),
+        // PDN CONNECTIVITY REQUEST, emergency.
+        vec![0x02, 0x08, 0xd0, 0x14],
         vec![0xc7, 0x01, 0x12, 0x34],
         vec![0x07, 0x48, 0x03, 0x0b, 0xf6, 0x99, 0xf9, 0x07, 0x02, 0x00, 0x43, 0xde, 0xad, 0xbe, 0xef],
         vec![0x07, 0x53, 0x08, 1, 2, 3, 4, 5, 6, 7, 8],

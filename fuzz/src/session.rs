@@ -3,8 +3,8 @@
 use super::input::Script;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_core::config::{
-    Charging, CiotConfig, CoreConfig, DnnConfig, NodeName, PowerSavingConfig, PowerSavingMode, SecurityConfig,
-    SliceConfig, SliceProfile, Timers, UpfConfig,
+    Charging, CiotConfig, CoreConfig, DnnConfig, EpsConfig, NetworkInformation, NodeName, PowerSavingConfig,
+    PowerSavingMode, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
 use vireo_core::smf::{self, Create, Input, N2Sm, Output};
 use vireo_core::subscription::DnnSubscription;
@@ -22,8 +22,8 @@ pub const METERS: Snssai = Snssai { sst: 3, sd: Some(0xab) };
 pub fn config() -> CoreConfig {
     CoreConfig {
         ciot: CiotConfig::default(),
-        interworks: true,
-        restricts_dcnr: false,
+        eps: EpsConfig { interworks: true, ..EpsConfig::default() },
+        information: NetworkInformation::default(),
         name: "vireo".into(),
         plmns: vec!["99970".parse().expect("a PLMN")],
         tacs: vec![Tac(1)],
@@ -52,6 +52,7 @@ pub fn config() -> CoreConfig {
             ipv4_pool: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
             ipv6_pool: Some((Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0), 48)),
             dns: vec![Ipv4Addr::new(8, 8, 8, 8).into()],
+            p_cscf: vec![Ipv4Addr::new(192, 0, 2, 9).into()],
             mtu: 1400,
         }],
         security: SecurityConfig {

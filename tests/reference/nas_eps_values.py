@@ -197,6 +197,10 @@ def mme_messages():
         "TrackingAreaUpdateAccept-service-gap": message(
             EMM.EMMTrackingAreaUpdateAccept, EPSUpdateResult=0, T3412=b"\x49", GUTI=GUTI, TAIList=areas, **support,
             T3447=b"\x1f"),
+        # 29 November 2026, 15:04:05 UTC; local time is 2 hours later.
+        "EmmInformation": message(
+            EMM.EMMInformation, NetFullName={"Name": "Vireo Net"}, NetShortName={"Name": "Vireo"},
+            UnivTimeAndTimeZone=bytes.fromhex("62119251405080")),
         "ServiceReject-data-back-off": message(EMM.EMMServiceReject, EMMCause=22, T3448=b"\x01"),
         "AttachReject-dummy": message(EMM.EMMAttachReject, EMMCause=19,
                                       ESMContainer=message(ESM.ESMDummyMessage).to_bytes()),

@@ -115,3 +115,15 @@ impl CommandReceiver {
         self.sleeping.store(false, Ordering::SeqCst);
     }
 }
+
+#[cfg(any(test, feature = "testing"))]
+impl CommandSender {
+    /// Creates a sender without a balancer, and the receiver of its commands, for tests of hosts.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the operating system refuses a descriptor.
+    pub fn without_balancer() -> (Self, CommandReceiver) {
+        channel(COMMANDS, Waker::new().expect("a descriptor"))
+    }
+}

@@ -24,6 +24,7 @@ pub(super) struct Dnn {
     /// Empty means all types that the pools allow.
     pub(super) types: Vec<PduSessionType>,
     pub(super) dns: Vec<IpAddr>,
+    pub(super) p_cscf: Vec<IpAddr>,
     pub(super) mtu: u16,
     pub(super) slices: Vec<String>,
     pub(super) ue_to_ue: bool,
@@ -36,6 +37,7 @@ impl Default for Dnn {
             ipv6_pool: None,
             types: Vec::new(),
             dns: Vec::new(),
+            p_cscf: Vec::new(),
             mtu: 1400,
             slices: Vec::new(),
             ue_to_ue: true,

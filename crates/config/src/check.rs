@@ -7,14 +7,14 @@ use crate::problems::{Problems, addresses, is_domain, unique};
 use crate::values::{DurationText, Prefix};
 use crate::worker_process::DATA_WORKER;
 use crate::{
-    Config, SubscribersConfig, Written, access, alarms, cluster, home_network, keep, keys, log, n2, n4, runtime,
-    shards, slices as user_plane, surfaces,
+    Config, SubscribersConfig, Written, access, alarms, cluster, home_network, keep, keys, log, n2, n4, network,
+    runtime, s1, shards, slices as user_plane, surfaces,
 };
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
-    Charging, CiotConfig, CoreConfig, DnnConfig, NodeName, PowerSavingConfig, PowerSavingMode, SecurityConfig,
-    SliceConfig, SliceProfile, Timers, UpfConfig,
+    Charging, CiotConfig, CoreConfig, DnnConfig, EpsConfig, NodeName, PowerSavingConfig, PowerSavingMode,
+    SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
 use vireo_ops::config::DATA_NETWORKS;
 use vireo_ops::supervisor::Program;
@@ -105,6 +105,7 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         "UPFs need an address of this machine, not 0.0.0.0 or ::",
     );
     problems.check(listen.port() != 0, "n4.listen", "the port is 1 to 65535; PFCP's is 8805");
+    let emergency = s1::emergency(&file.s1, &dnns, problems);
     CoreConfig {
         name: core.name.clone(),
         plmns: core.plmns.clone(),
@@ -124,8 +125,8 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         n4_node: n4_node(file, problems),
         n2_endpoints: endpoints(&file.n2.endpoints, problems),
         smf_is_remote: false,
-        interworks: file.s1.is_served(),
-        restricts_dcnr: !file.s1.dcnr,
+        eps: EpsConfig { interworks: file.s1.is_served(), restricts_dcnr: !file.s1.dcnr, emergency },
+        information: network::information(&core.network, problems),
     }
 }
 
@@ -232,7 +233,9 @@ fn dnns(dnns: &BTreeMap<String, Dnn>, slices: &BTreeMap<String, Snssai>, problem
         problems.check(v6.is_none_or(|(_, p)| (16..=64).contains(&p)), &key("ipv6-pool"), "/16 to /64 is allowed");
         problems.check(v4.is_some() || v6.is_some(), &key("ipv4-pool"), "give this pool, or ipv6-pool, or both");
         problems.check((1280..=9000).contains(&dnn.mtu), &key("mtu"), "1280 to 9000 octets are allowed");
-        problems.check(dnn.dns.len() <= 8, &key("dns"), "at most 8 servers are allowed");
+        for (what, servers) in [("dns", &dnn.dns), ("p-cscf", &dnn.p_cscf)] {
+            problems.check(servers.len() <= 8, &key(what), "at most 8 servers are allowed");
+        }
         let slices = dnn.slices.iter().filter_map(|s| {
             let found = slices.get(s).copied();
             if found.is_none() {
@@ -249,6 +252,7 @@ fn dnns(dnns: &BTreeMap<String, Dnn>, slices: &BTreeMap<String, Snssai>, problem
             ipv4_pool: v4,
             ipv6_pool: v6,
             dns: dnn.dns.clone(),
+            p_cscf: dnn.p_cscf.clone(),
             mtu: dnn.mtu,
         });
     }

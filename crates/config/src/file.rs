@@ -102,6 +102,7 @@ pub(super) struct Core {
     pub(super) timers: Timers,
     pub(super) power_saving: PowerSaving,
     pub(super) ciot: Ciot,
+    pub(super) network: Network,
 }
 
 impl Default for Core {
@@ -116,8 +117,18 @@ impl Default for Core {
             timers: Timers::default(),
             power_saving: PowerSaving::default(),
             ciot: Ciot::default(),
+            network: Network::default(),
         }
     }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Network {
+    pub(super) full_name: String,
+    pub(super) short_name: String,
+    /// Offset of local time from UTC; empty = UEs get no time.
+    pub(super) time_zone: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -450,6 +461,7 @@ pub(super) struct Pools {
     pub(super) cores: Vec<usize>,
     pub(super) stopped_after: DurationText,
     pub(super) stuck_after: DurationText,
+    pub(super) added_step_time: DurationText,
 }
 
 impl Default for Pools {
@@ -465,6 +477,7 @@ impl Default for Pools {
             cores: p.cores,
             stopped_after: DurationText(p.stopped_after.into()),
             stuck_after: DurationText(p.stuck_after.into()),
+            added_step_time: DurationText(p.added_step_time.into()),
         }
     }
 }

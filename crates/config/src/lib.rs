@@ -29,6 +29,7 @@ mod log;
 mod management;
 mod n2;
 mod n4;
+mod network;
 mod problems;
 pub mod roles;
 mod runtime;

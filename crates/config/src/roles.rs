@@ -3,9 +3,11 @@
 use crate::worker_process::{log_of_data_workers, program};
 use crate::{Config, Failure};
 use std::sync::Arc;
-use vireo_node::cluster::BalancerConfig;
+use vireo_node::HostConfig;
+use vireo_node::cluster::{BalancerConfig, HostNodeConfig};
 use vireo_node::control::ControlConfig;
 use vireo_ops::metrics::Metrics;
+use vireo_ops::sbi::SbiConfig;
 use vireo_subscribers::Store;
 use vireo_upf::UpfHandle;
 
@@ -37,30 +39,26 @@ pub fn prepare(mut config: Config) -> Result<Prepared, Failure> {
     config.state.check_tls()?;
     let metrics = Arc::new(Metrics::new());
     config.unlock_state()?;
-    let management = config.management();
     let store = config.subscribers.open()?;
     log_of_data_workers(config.upf.as_mut(), &config.log);
     serve_this_core(&mut config)?;
-    let upf = config.upf.map(vireo_upf::start).transpose()?.map(Arc::new);
+    let upf = config.upf.take().map(vireo_upf::start).transpose()?.map(Arc::new);
     if let Some(upf) = &upf {
         upf.publish(&metrics);
     }
-    let control = ControlConfig {
-        core: config.core,
-        n2: config.n2,
-        n4: config.n4,
-        api: config.api,
-        slices: config.slices,
-        pools: config.pools,
-        state: config.state,
-        overload: config.overload,
-        program: program(&config.log),
-        udm: config.subscribers.udm,
-        upf: upf.clone(),
-        sbi: None,
-        management,
-    };
+    let (n2, n4) = (config.n2.clone(), config.n4.clone());
+    let HostNodeConfig { host, api, udm, management, .. } = host(config, None);
+    let control = ControlConfig { host, n2, n4, api, udm, upf: upf.clone(), sbi: None, management };
     Ok(Prepared { control, store, metrics, upf })
+}
+
+/// Returns the configuration of a host. In SBA mode (`sbi` set) the host is an AMF that uses a
+/// separate SMF.
+pub fn host(config: Config, sbi: Option<SbiConfig>) -> HostNodeConfig {
+    let management = config.management();
+    let Config { core, slices, pools, state, overload, log, n2, api, subscribers, cluster, .. } = config;
+    let host = HostConfig { core, slices, pools, state, overload, program: program(&log), allow: n2.allow };
+    HostNodeConfig { host, api, udm: subscribers.udm, cluster, sbi, management }
 }
 
 /// Returns the balancer's configuration, beside a UPF that already runs.

@@ -136,6 +136,7 @@ pub(super) fn pools(
     };
     let stopped_after = span("pools.stopped-after", pools.stopped_after, 5, 10_000);
     let stuck_after = span("pools.stuck-after", pools.stuck_after, 50, 60_000);
+    let added_step_time = span("pools.added-step-time", pools.added_step_time, 0, 10);
     problems.check(stopped_after <= stuck_after, "pools.stuck-after", "it is not less than pools.stopped-after");
     PoolsConfig {
         key: if wildcard { PoolKey::Wildcard } else { PoolKey::SliceProcedure },
@@ -147,6 +148,7 @@ pub(super) fn pools(
         cores: pools.cores.clone(),
         stopped_after,
         stuck_after,
+        added_step_time,
     }
 }
 

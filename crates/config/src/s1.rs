@@ -3,7 +3,9 @@
 use crate::problems::{Problems, addresses};
 use crate::values::LocalAddress;
 use serde::{Deserialize, Serialize};
+use vireo_core::config::DnnConfig;
 use vireo_ops::config::S1Config;
+use vireo_types::Dnn;
 
 /// What is not here is of `[n2]`: the driver, the admission of RAN nodes, and its limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,12 +17,14 @@ pub(super) struct S1 {
     udp_port: u16,
     /// True if UEs may use NR as secondary RAT.
     pub(super) dcnr: bool,
+    /// Name of the data network of emergency PDN connections; empty = there are none.
+    emergency_dnn: String,
 }
 
 impl Default for S1 {
     fn default() -> Self {
         let S1Config { port, udp_port, .. } = S1Config::default();
-        S1 { addresses: Vec::new(), port, udp_port, dcnr: true }
+        S1 { addresses: Vec::new(), port, udp_port, dcnr: true, emergency_dnn: String::new() }
     }
 }
 
@@ -29,6 +33,14 @@ impl S1 {
     pub(super) fn is_served(&self) -> bool {
         !self.addresses.is_empty()
     }
+}
+
+/// Returns the data network of emergency PDN connections.
+pub(super) fn emergency(s1: &S1, dnns: &[DnnConfig], problems: &mut Problems) -> Option<Dnn> {
+    let name = &s1.emergency_dnn;
+    let dnn = dnns.iter().find(|dnn| dnn.name.as_str() == name);
+    problems.check(dnn.is_some() || name.is_empty(), "s1.emergency-dnn", format_args!("there is no [dnn.{name}]"));
+    dnn.map(|dnn| dnn.name.clone())
 }
 
 pub(super) fn s1(s1: &S1, n2_udp_port: u16, problems: &mut Problems) -> S1Config {

@@ -51,10 +51,30 @@ pub struct CoreConfig {
     pub n2_endpoints: Vec<IpAddr>,
     /// True for the AMF of SBA mode ([`crate::sba`]): a separate SMF holds the sessions.
     pub smf_is_remote: bool,
+    pub eps: EpsConfig,
+    pub information: NetworkInformation,
+}
+
+/// What the endpoint for eNBs changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EpsConfig {
     /// True if the core serves eNBs, too, so that UEs may move between 4G and 5G.
     pub interworks: bool,
     /// True if no UE may use NR as secondary RAT (TS 23.401 4.3.2a).
     pub restricts_dcnr: bool,
+    /// Data network of emergency PDN connections; `None` = there are none (TS 23.401 4.3.12).
+    pub emergency: Option<Dnn>,
+}
+
+/// Name and time zone of the network, which UEs display (TS 24.501 5.4.4, TS 24.301 5.4.5). By
+/// default UEs get none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkInformation {
+    /// Full and short name; empty = none.
+    pub full_name: String,
+    pub short_name: String,
+    /// Offset of local time from UTC in quarters of an hour, -79 to 79; `None` = no time.
+    pub time_zone: Option<i8>,
 }
 
 /// Most MMEs of a pool: the numbers of balancers have 4 bits.
@@ -179,6 +199,8 @@ pub struct DnnConfig {
     pub ipv6_pool: Option<(Ipv6Addr, u8)>,
     /// DNS servers sent to UEs in the protocol configuration options.
     pub dns: Vec<IpAddr>,
+    /// P-CSCFs of an IMS, sent to UEs in the protocol configuration options.
+    pub p_cscf: Vec<IpAddr>,
     /// Link MTU in bytes, sent in the protocol configuration options and in router advertisements.
     pub mtu: u16,
 }
@@ -359,6 +381,7 @@ mod tests {
                 ipv4_pool: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
                 ipv6_pool: Some(("2001:db8:45::".parse().expect("an address"), 48)),
                 dns: vec![IpAddr::from([9, 9, 9, 9]), "2001:db8::53".parse().expect("an address")],
+                p_cscf: vec![IpAddr::from([9, 9, 9, 8])],
                 mtu: 1400,
             }],
             security: SecurityConfig {
@@ -380,8 +403,8 @@ mod tests {
             n4_node: NodeName::domain("smf.example.org").expect("a name"),
             n2_endpoints: vec![IpAddr::from([127, 0, 0, 2]), "2001:db8::2".parse().expect("an address")],
             smf_is_remote: true,
-            interworks: true,
-            restricts_dcnr: true,
+            eps: EpsConfig { interworks: true, restricts_dcnr: true, emergency: "sos".parse().ok() },
+            information: NetworkInformation { full_name: "Vireo".into(), short_name: "V".into(), time_zone: Some(-79) },
         };
         let octets = postcard::to_allocvec(&config).expect("it encodes");
         assert_eq!(postcard::from_bytes(&octets), Ok(config));

@@ -106,6 +106,18 @@ impl Worker {
         }
     }
 
+    /// Returns true if a thread of the worker with this name is running or ready to run.
+    pub fn is_running(&self, thread: &str) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
+        let mut stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+        // `ID (name) state ...`
+        let fields = |stat: &str| {
+            let (name, rest) = stat.split_once('(')?.1.rsplit_once(") ")?;
+            Some(name == thread && rest.starts_with('R'))
+        };
+        stats.any(|stat| fields(&stat) == Some(true))
+    }
+
     /// Returns the CPU time, zero if the worker has ended.
     pub fn cpu(&self) -> Duration {
         cpu_of(self.pid).unwrap_or_default()

@@ -20,13 +20,11 @@ use vireo_ops::api::{
     StatusSource, UePage, UeQuery,
 };
 use vireo_ops::clock::clock;
-use vireo_ops::config::{ApiConfig, N2Config, N4Config};
-use vireo_ops::config::{OverloadConfig, PoolsConfig, SliceRuntime, StateConfig, WorkerModel};
+use vireo_ops::config::{ApiConfig, N2Config, N4Config, WorkerModel};
 use vireo_ops::metrics::Metrics;
 use vireo_ops::n4::{self, N4BindError, N4Identity};
 use vireo_ops::reload::Reload;
 use vireo_ops::sbi::SbiConfig;
-use vireo_ops::supervisor::Program;
 use vireo_sctp::{BindError, Endpoint, EndpointHandoff, HandoffError};
 use vireo_subscribers::{Store, Udm, UdmConfig, UdmError};
 use vireo_types::{Ltmsi, Supi};
@@ -35,21 +33,13 @@ use vireo_upf::UpfHandle;
 /// Maximum wait of the status API for an answer of the host.
 const STATUS_WAIT: Duration = Duration::from_secs(2);
 
-/// Configuration of a control plane.
+/// Configuration of a control plane. The host and the balancer have the same allow list.
 #[derive(Debug)]
 pub struct ControlConfig {
-    /// Configuration of the steps.
-    pub core: CoreConfig,
+    pub host: HostConfig,
     pub n2: N2Config,
     pub n4: N4Config,
     pub api: ApiConfig,
-    /// Run-time parameters of the slices, in the order of `core.slices`.
-    pub slices: Vec<SliceRuntime>,
-    pub pools: PoolsConfig,
-    pub state: StateConfig,
-    pub overload: OverloadConfig,
-    /// How to start a worker process.
-    pub program: Program,
     pub udm: UdmConfig,
     /// The embedded UPF, if there is one.
     pub upf: Option<Arc<UpfHandle>>,
@@ -145,17 +135,8 @@ impl Control {
         // Fallible set-up comes first, so that an error leaves no part running.
         let driver = endpoint.driver().to_owned();
         let identity = N4Identity { recovery: n4::recovery_time_stamp(clock()), is_shared: false };
-        let n4 = n4::bind(&config.core, &config.n4, identity, in_process(config.upf.as_ref()))?;
-        let (core, beside) = (config.core, config.upf.clone());
-        let settings = HostConfig {
-            core,
-            slices: config.slices,
-            pools: config.pools,
-            state: config.state,
-            overload: config.overload,
-            program: config.program,
-            allow: config.n2.allow.clone(),
-        };
+        let (settings, beside) = (config.host, config.upf.clone());
+        let n4 = n4::bind(&settings.core, &config.n4, identity, in_process(config.upf.as_ref()))?;
         let is_inline = settings.pools.worker_model == WorkerModel::Inline;
         let mut builder = match is_inline {
             true => HostBuilder::on_shared_thread(&settings, HostWaker::shared_thread(endpoint.waker()))?,

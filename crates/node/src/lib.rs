@@ -7,3 +7,5 @@
 pub mod cluster;
 pub mod control;
 pub mod shards;
+
+pub use vireo_amf::HostConfig;

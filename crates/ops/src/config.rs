@@ -198,6 +198,9 @@ pub struct PoolsConfig {
     pub stopped_after: Duration,
     /// Time without progress after which a worker with pending work is killed in any case.
     pub stuck_after: Duration,
+    /// CPU time that each step takes in addition, for measurements at the service times of other
+    /// systems.
+    pub added_step_time: Duration,
 }
 
 impl Default for PoolsConfig {
@@ -214,6 +217,7 @@ impl Default for PoolsConfig {
             cores: Vec::new(),
             stopped_after: Duration::from_millis(20),
             stuck_after: Duration::from_millis(500),
+            added_step_time: Duration::ZERO,
         }
     }
 }

@@ -65,7 +65,7 @@ pub fn settings(core: &CoreConfig, config: &N4Config, identity: N4Identity) -> C
         allow: config.allow.clone(),
         ue_pools,
         // eNBs are not served in SBA mode.
-        user_data: core.ciot.control_plane && core.interworks && !core.smf_is_remote,
+        user_data: core.ciot.control_plane && core.eps.interworks && !core.smf_is_remote,
         ..own
     }
 }

@@ -36,7 +36,7 @@ impl Reload {
     pub fn update_dnns(&self, core: &mut CoreConfig) {
         for dnn in &mut core.dnns {
             if let Some(new) = self.dnns.iter().find(|new| new.name == dnn.name) {
-                (dnn.dns, dnn.mtu) = (new.dns.clone(), new.mtu);
+                (dnn.dns, dnn.p_cscf, dnn.mtu) = (new.dns.clone(), new.p_cscf.clone(), new.mtu);
             }
         }
     }

@@ -91,6 +91,9 @@ pub trait Endpoint: Send {
     /// Returns the number of events. A wake-up by [`Endpoint::waker`] ends the wait.
     fn poll(&mut self, timeout: Option<Duration>, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<usize>;
 
+    /// Sends what an earlier call has left for the next [`Endpoint::poll`].
+    fn send_pending(&mut self) {}
+
     /// Queues one user message, ordered within its stream.
     ///
     /// `stream` is reduced modulo the streams that the peer allows (stream 0 stays stream 0).

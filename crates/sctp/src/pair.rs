@@ -55,24 +55,23 @@ impl Pair {
 
 impl Endpoint for Pair {
     fn poll(&mut self, timeout: Option<Duration>, sink: &mut dyn FnMut(Event<'_>)) -> io::Result<usize> {
-        // It also sends what S1's endpoint keeps until its next poll.
-        let mut count = self.poll_s1(sink)?;
+        // The wait is at N2's endpoint, which watches S1's.
+        self.s1.send_pending();
         let within = self.s1.poll_within();
-        let wait = if count > 0 {
-            Some(Duration::ZERO)
-        } else {
-            timeout.map_or(within, |timeout| Some(within.map_or(timeout, |within| within.min(timeout))))
-        };
+        let wait = timeout.map_or(within, |timeout| Some(within.map_or(timeout, |within| within.min(timeout))));
         let mut is_ready = false;
-        count += self.n2.poll(wait, &mut |event| match event {
+        let count = self.n2.poll(wait, &mut |event| match event {
             Event::Readable { token: S1_TOKEN } => is_ready = true,
             other => sink(other),
         })?;
-        if is_ready {
-            // N2's endpoint has counted the descriptor itself as an event.
-            count = count.saturating_sub(1) + self.poll_s1(sink)?;
-        }
-        Ok(count)
+        // S1's messages follow, as `Event::Readable` promises for the other descriptors. N2's
+        // endpoint has counted the descriptor of S1's as an event.
+        Ok(count.saturating_sub(usize::from(is_ready)) + self.poll_s1(sink)?)
+    }
+
+    fn send_pending(&mut self) {
+        self.n2.send_pending();
+        self.s1.send_pending();
     }
 
     fn send(&mut self, assoc: AssocId, stream: u16, ppid: u32, data: &[u8]) -> Result<(), SendError> {

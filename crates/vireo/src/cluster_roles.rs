@@ -10,10 +10,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use vireo_amf::HostConfig;
-use vireo_config::worker_process::{log_of_data_workers, program};
+use vireo_config::worker_process::log_of_data_workers;
 use vireo_config::{Config, Failure, SubscribersConfig, roles};
-use vireo_node::cluster::{BalancerNode, ControllerConfig, ControllerNode, HostNode, HostNodeConfig};
+use vireo_node::cluster::{BalancerNode, ControllerConfig, ControllerNode, HostNode};
 use vireo_ops::metrics::Metrics;
 use vireo_ops::sbi::SbiConfig;
 use vireo_subscribers::Store;
@@ -149,7 +148,7 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     config.state.check_tls()?;
     config.unlock_state()?;
     let store = open(&config.subscribers)?;
-    let mut settings = host_settings(config, sbi);
+    let mut settings = roles::host(config, sbi);
     manage(&mut settings.management, &reloader, &signals);
     let slices = settings.management.slices.clone();
     let node = HostNode::start(settings, store, Arc::new(Metrics::new()))?;
@@ -167,15 +166,6 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     let failed = ended && !node.has_left();
     node.stop()?;
     if failed { Err(Failure("the host is in its cluster no longer; see the log".into())) } else { Ok(()) }
-}
-
-/// Returns the configuration of a host. In SBA mode (`sbi` set) the host is an AMF that uses a
-/// separate SMF.
-pub(crate) fn host_settings(config: Config, sbi: Option<SbiConfig>) -> HostNodeConfig {
-    let management = config.management();
-    let Config { core, slices, pools, state, overload, log, n2, api, subscribers, cluster, .. } = config;
-    let host = HostConfig { core, slices, pools, state, overload, program: program(&log), allow: n2.allow };
-    HostNodeConfig { host, api, udm: subscribers.udm, cluster, sbi, management }
 }
 
 /// Opens the subscriber database. If several hosts start without one, one host creates it, and the

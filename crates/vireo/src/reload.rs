@@ -25,7 +25,7 @@ pub(crate) enum Function {
 }
 
 /// Reloadable keys, each with the roles that apply it. `*` matches any name.
-const LIVE: [(&str, &[Function]); 10] = {
+const LIVE: [(&str, &[Function]); 11] = {
     use Function::{Amf, Balancer, Controller, Core, Host, Smf, Upf};
     [
         ("log.level", &[Core, Balancer, Controller, Host, Amf, Smf, Upf]),
@@ -37,6 +37,7 @@ const LIVE: [(&str, &[Function]); 10] = {
         ("upf.reachable", &[Core, Balancer, Upf]),
         ("slice.*.slo", &[Core, Host, Amf]),
         ("dnn.*.dns", &[Core, Host, Smf]),
+        ("dnn.*.p-cscf", &[Core, Host, Smf]),
         ("dnn.*.mtu", &[Core, Host, Smf]),
     ]
 };

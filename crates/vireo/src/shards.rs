@@ -1,6 +1,5 @@
 //! `vireo run` with `pools.shards` above 1, and the hidden command of a shard.
 
-use crate::cluster_roles::host_settings;
 use crate::logging;
 use crate::reload::{self, Function, Reloader};
 use crate::run::{Health, Signals, ignore_hangup, manage, reload_upf};
@@ -89,7 +88,7 @@ fn serve(member: &mut ShardMember, kept: &privileges::RetainedPrivileges) -> Res
     kept.log();
     (config.api.listen, config.api.socket) = (None, ApiSocket::Off);
     let store = config.subscribers.open()?;
-    let shard = member.start(host_settings(config, None), store, Arc::new(Metrics::new()))?;
+    let shard = member.start(roles::host(config, None), store, Arc::new(Metrics::new()))?;
     // After all threads and files exist that are needed from the start.
     privileges::confine(privileges::Profile::Shard);
     let number = member.number();

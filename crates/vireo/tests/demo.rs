@@ -323,41 +323,42 @@ fn joining_and_leaving_host_fail_no_ue() {
 /// balancer dies, and two hosts are partitioned. `make cluster-demo` does far more.
 #[test]
 fn cluster_faults_lose_no_ue() {
-    let directory = tempfile::tempdir().unwrap();
-    let json = directory.path().join("out.json");
-    let mut command = Command::new(VIREO);
-    command
-        .args(["demo", "--cluster", "--ues", "60", "--rate", "60", "--events", "controller,balancer,link", "--json"])
-        .arg(&json);
-    let output = command.output().unwrap();
-    if refused(&output.stderr) {
-        return;
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.trim_end().ends_with("lost: 0"), "{text}");
-    let report: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    let load = ["--cluster", "--ues", "60", "--rate", "60"];
+    let Some(report) = cluster_report(&[&load[..], &["--events", "controller,balancer,link"]].concat()) else { return };
     assert_eq!(report["events"].as_array().map(Vec::len), Some(3), "{report}");
     // After 15 s (T3517) UEs would repeat the messages that the balancer has lost.
     assert!(report["events"][1]["worst_ms"].as_f64().unwrap() < 10_000.0, "{report}");
 }
 
-/// Hosts join a cluster under traffic, and after each of them one is killed. `make cluster-churn`
-/// does far more.
+/// Each balancer is an MME of a pool. The UEs of the one that dies continue at the other, after
+/// T3417 (5 s) if their eNB has sent their request to the dead one.
 #[test]
-fn no_ue_is_lost_while_hosts_join_and_are_killed() {
+fn dead_mme_of_pool_loses_no_ue() {
+    let load = ["--cluster", "--rat", "eps", "--ues", "40", "--rate", "40"];
+    let Some(report) = cluster_report(&[&load[..], &["--events", "balancer"]].concat()) else { return };
+    assert!(report["events"][0]["worst_ms"].as_f64().unwrap() < 10_000.0, "{report}");
+}
+
+/// Returns the report of a demo of a cluster, which has lost no UE; `None` if this machine refuses
+/// it.
+fn cluster_report(args: &[&str]) -> Option<Value> {
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("out.json");
-    let mut command = Command::new(VIREO);
-    command.args(["demo", "--churn", "2", "--ues", "40", "--json"]).arg(&json);
-    let output = command.output().unwrap();
+    let output = Command::new(VIREO).arg("demo").args(args).arg("--json").arg(&json).output().unwrap();
     if refused(&output.stderr) {
-        return;
+        return None;
     }
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.trim_end().ends_with("lost: 0"), "{text}");
-    let report: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    Some(serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap())
+}
+
+/// Hosts join a cluster under traffic of both dialects, and after each of them one is killed. `make
+/// cluster-churn` does far more.
+#[test]
+fn no_ue_is_lost_while_hosts_join_and_are_killed() {
+    let Some(report) = cluster_report(&["--churn", "2", "--rat", "both", "--ues", "40"]) else { return };
     assert_eq!((report["events"].as_array().map(Vec::len), &report["echoes_lost"]), (Some(4), &0.into()), "{report}");
     let gap_ms = report["longest_gap_ms"].as_f64().unwrap();
     assert!(gap_ms > 0.0 && gap_ms < 10_000.0, "{report}");

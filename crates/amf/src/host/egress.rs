@@ -23,7 +23,7 @@ use vireo_core::placement::host::{NamedUe, named_ue};
 use vireo_core::placement::message::{HostNotice, RanOutput};
 use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, SmfRequest};
 use vireo_core::schedule::kind::NfKind;
-use vireo_core::step::Effect;
+use vireo_core::step::{Effect, effect_key};
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::TurnedAway;
 use vireo_ops::shared_record::DelegatedCommit;
@@ -284,14 +284,14 @@ impl Host {
         for (n, effect) in effects.into_iter().enumerate() {
             match effect {
                 Effect::Ngap { assoc: node, pdu } => {
-                    self.send_about((Some(slot), ltmsi), (node, associations), key | n as u64 & 0xf, pdu);
+                    self.send_about((Some(slot), ltmsi), (node, associations), effect_key(key, n), pdu);
                 }
                 Effect::ReleaseStale { assoc: node, amf_id, ran_id } => {
-                    self.release_stale((slot, ltmsi), node, (amf_id, ran_id), key | n as u64 & 0xf);
+                    self.release_stale((slot, ltmsi), node, (amf_id, ran_id), effect_key(key, n));
                 }
                 Effect::Pfcp { upf, message, .. } => {
                     let seid = seids.next().flatten();
-                    self.egress.send(RanOutput::Pfcp { upf, key: key | n as u64 & 0xf, seid, served_by, message });
+                    self.egress.send(RanOutput::Pfcp { upf, key: effect_key(key, n), seid, served_by, message });
                 }
                 Effect::Authenticate(request) => self.authenticate(slot, ltmsi, request),
                 Effect::BindTmsi(tmsi) => self.bind(slot, Key::Tmsi, u64::from(tmsi.0)),
@@ -315,7 +315,7 @@ impl Host {
                         delegated_commit: delegated_commit.as_ref(),
                         input: smf_input,
                     };
-                    self.send_smf_request((ltmsi, key | n as u64 & 0xf), number, request, with);
+                    self.send_smf_request((ltmsi, effect_key(key, n)), number, request, with);
                 }
                 Effect::N1N2TransferReply { token, result, sm_context } => {
                     self.transferred(token, result, sm_context.as_ref())

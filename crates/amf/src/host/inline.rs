@@ -16,6 +16,8 @@ use vireo_store::region::Buffer;
 pub(super) const WORKER: u8 = 1;
 /// Maximum number of steps between two batches of waiting inputs.
 const STEPS_BEFORE_INPUTS: usize = BATCH / 8;
+/// Time after which this thread looks at its inputs and heartbeats again, however slow steps are.
+const STEPS_TIME: Duration = Duration::from_millis(2);
 /// Number of commands at which this thread runs no more: it may be the one that takes them.
 const UNSENT: usize = COMMANDS / 4;
 
@@ -33,9 +35,10 @@ impl Host {
         let Some(mut worker) = self.workers.inline.take() else { return false };
         // While inputs wait, more of them are forwarded than steps run: queues grow at the NFs,
         // where shares and objectives decide what runs next, and not in front of them.
-        let steps = if self.inputs.queue.is_empty() { BATCH } else { STEPS_BEFORE_INPUTS };
+        let steps = if self.waiting_inputs() == 0 { BATCH } else { STEPS_BEFORE_INPUTS };
         let mut busy = false;
         (self.current.arrived, self.current.input) = (clock(), 0);
+        let begin = worker.now();
         for _ in 0..steps {
             // Without copies of its records a host does not run ahead of its replicas.
             if self.awaits_too_many() || self.egress.len() >= UNSENT || !worker.run_once() {
@@ -46,6 +49,9 @@ impl Host {
             results.committed.drain(..).for_each(|(buffer, record)| self.emit_step(buffer, record));
             results.returned.drain(..).for_each(|packet| self.handed_back(packet));
             worker.reuse(results);
+            if worker.now().duration_since(begin) > STEPS_TIME {
+                break;
+            }
         }
         self.workers.inline = Some(worker);
         busy
@@ -92,7 +98,7 @@ impl LocalHost for Host {
 
     fn sleep(&mut self) -> Option<Duration> {
         let has_news = self.has_news();
-        (self.inputs.sleep() && !has_news).then(|| self.time_to_wait())
+        (self.inputs.sleep() && !has_news && self.events.waiting.is_empty()).then(|| self.time_to_wait())
     }
 
     fn awake(&mut self) {

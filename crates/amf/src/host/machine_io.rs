@@ -20,7 +20,7 @@ use vireo_core::placement::message::{BalancerNotice, ClusterOutput, RanOutput, R
 use vireo_core::placement::replica::{EffectAssociations, Proposal, ReplicaAcks, ResentCommit, TakeoverSet};
 use vireo_core::sba::SmfEvent;
 use vireo_core::schedule::kind::NfKind;
-use vireo_core::step::Effect;
+use vireo_core::step::{Effect, effect_key};
 use vireo_core::subscription::AuthenticationRequest;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::Flow;
@@ -440,7 +440,7 @@ impl HostIo for Io<'_> {
         }
         let mut seids = seids.into_iter();
         for (n, effect) in effects.into_iter().enumerate() {
-            let key = key | n as u64 & 0xf;
+            let key = effect_key(key, n);
             match effect {
                 Effect::Ngap { assoc: node, pdu } => {
                     self.host.send_about((slot, ltmsi), (node, paths), key, pdu);

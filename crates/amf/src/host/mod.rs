@@ -26,6 +26,7 @@ mod forward;
 mod half_open;
 mod host_machine;
 mod inline;
+mod input_queues;
 mod keep;
 mod limits;
 mod machine_io;
@@ -132,6 +133,7 @@ impl Host {
             part,
             location: location.clone(),
             log_level: None,
+            added_step_us: u64::try_from(config.pools.added_step_time.as_micros()).unwrap_or(u64::MAX),
         };
         instructions.publish(&region)?;
         region.shared_word(region_layout::BOARD_CLOCK).store(clock::offset(), Ordering::Release);
@@ -261,8 +263,9 @@ impl Host {
         }
         // Deferred events precede new inputs.
         let room = self.post_deferred() && self.unpushed() < UNPUSHED && self.has_room_for_commands();
+        self.sort_inputs();
         for _ in 0..if room { BATCH } else { 0 } {
-            match self.inputs.queue.try_recv() {
+            match self.next_input() {
                 Ok(input) => self.input(input),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return HostTurn::Ended,
@@ -317,12 +320,13 @@ impl Host {
     /// Waits for an input, a worker or the next deadline.
     fn sleep(&mut self) {
         let (blocked, wait) = (self.has_backlog(), self.time_to_wait());
+        let is_waiting = !self.events.waiting.is_empty();
         let (inputs, rings) = (&self.inputs, &self.workers.rings);
         let member = self.cluster.as_deref().zip(self.owner());
         self.ues.bell.wait(wait, || {
             let work = !inputs.urgent.is_empty()
                 || member.is_some_and(|(cluster, owner)| cluster.has_news(owner))
-                || !blocked && !inputs.queue.is_empty()
+                || !blocked && (is_waiting || !inputs.queue.is_empty())
                 || rings.iter().any(|w| !w.committed.is_empty() || !w.returned.is_empty());
             work.then_some(())
         });
@@ -380,7 +384,7 @@ impl Host {
         metrics.population(Population::Registered, self.statistics.totals.registered);
         metrics.population(Population::Connected, self.statistics.totals.connected);
         metrics.population(Population::Sessions, self.statistics.totals.sessions);
-        metrics.queue_depth(Queue::N2Inbound, self.inputs.queue.len());
+        metrics.queue_depth(Queue::N2Inbound, self.waiting_inputs());
         metrics.queue_depth(Queue::N2Outbound, self.egress.len());
         let load = self.udm.load();
         metrics.queue_depth(Queue::Subscribers, load.deconceal_waiting + load.database_waiting);

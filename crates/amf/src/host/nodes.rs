@@ -203,7 +203,7 @@ impl Host {
         while let Some((assoc, mut ues)) = self.events.disconnected.pop() {
             // Messages in transit between an NF and a UPF return to a queue too.
             let queued = self.workers.pools.iter().map(|nf| nf.queue.len()).max().unwrap_or(0);
-            let waiting = queued + self.egress.len() + self.inputs.queue.len();
+            let waiting = queued + self.egress.len() + self.waiting_inputs();
             let calm = MAX_FILL * f64::from(self.ues.region.config().ring_cells);
             if self.has_backlog() || waiting as f64 > calm {
                 return self.events.disconnected.push((assoc, ues));

@@ -26,7 +26,7 @@ impl Host {
     fn fill(&self) -> f64 {
         let of = |waiting: usize, room: usize| waiting as f64 / room as f64;
         let waits = self.admission.overload.part_of_wait(self.workers.pools.longest_wait());
-        waits.max(of(self.events.deferred.len(), MAX_DEFERRED)).max(of(self.inputs.queue.len(), INPUTS)).min(1.0)
+        waits.max(of(self.events.deferred.len(), MAX_DEFERRED)).max(of(self.waiting_inputs(), INPUTS)).min(1.0)
     }
 
     /// Updates the overload level and the requests to RAN nodes.

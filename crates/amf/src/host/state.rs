@@ -5,6 +5,7 @@ use super::deferred_event::DeferredEvent;
 use super::egress::CommitOrder;
 use super::half_open::HalfOpen;
 use super::host_machine::Machine;
+use super::input_queues::InputQueues;
 use super::keep::{Keep, Renewal, RestoringSessions};
 use super::nf_scaler::NfScaler;
 use super::overload::Overload;
@@ -24,7 +25,7 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use vireo_cluster::{CommandSender, HostReceiver, HostSender};
+use vireo_cluster::{CommandSender, HostReceiver, HostSender, Input};
 use vireo_core::config::CoreConfig;
 use vireo_ops::config::OverloadConfig;
 use vireo_ops::evicted_claims::EvictedClaims;
@@ -135,6 +136,8 @@ pub(super) struct EventQueues {
     pub(super) sequence: u64,
     /// Events that wait for room, and events that steps caused for other UEs, in order of delivery.
     pub(super) deferred: VecDeque<DeferredEvent>,
+    /// Inputs that are sorted by slice.
+    pub(super) waiting: InputQueues<Input>,
     /// Number of deferred events by UE. No later event of these UEs may overtake them.
     pub(super) deferred_count: FxHashMap<Slot, u32>,
     pub(super) timers: Timers,

@@ -21,6 +21,8 @@ pub(crate) struct WorkerConfig {
     pub(crate) location: Location,
     /// New log level; `None`: that of the start.
     pub(crate) log_level: Option<String>,
+    /// CPU time in microseconds that each step takes in addition.
+    pub(crate) added_step_us: u64,
 }
 
 /// Reason why the configuration of the workers is not published.

@@ -15,7 +15,7 @@ use vireo_core::amf::context::{self, IncrementalEncoder, UeContext};
 use vireo_core::config::StatePersist;
 use vireo_core::placement::replica;
 use vireo_core::sba::N1N2TransferResult;
-use vireo_core::step::{Effect, idempotency_key};
+use vireo_core::step::{Effect, idempotency_key, step_of_key};
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::StateOperation;
 use vireo_ops::ue_record::{PendingSmfRequest, RecoveryLog, UeRecord};
@@ -415,7 +415,7 @@ impl Contexts {
         let consumed = self.snapshot.consumed;
         let last = Outbox::decode(&self.snapshot.outbox).ok_or(ContextDatabaseError::Lost)?;
         let forget = Outbox {
-            key: idempotency_key(last.ltmsi, ((last.key >> 4) as u32).wrapping_add(replica::SKIPPED_STEPS as u32)),
+            key: idempotency_key(last.ltmsi, step_of_key(last.key).wrapping_add(replica::SKIPPED_STEPS as u32)),
             input: 0,
             before: last.after,
             after: None,

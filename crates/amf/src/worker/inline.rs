@@ -7,8 +7,8 @@ use super::config::WorkerConfig;
 use super::host_rings::HostRings;
 use super::outbox::Outbox;
 use super::{NfWorker, region_layout};
+use std::time::Instant;
 use vireo_store::region::{Buffer, Packet, Region, Worker};
-use vireo_types::Instant;
 
 /// Results of steps for the host on the same thread.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(crate) struct StepResults {
 #[derive(Debug)]
 pub(crate) struct StepRecord {
     pub(crate) outbox: Outbox,
-    pub(crate) deadline: Option<Instant>,
+    pub(crate) deadline: Option<vireo_types::Instant>,
 }
 
 /// Where a worker passes its results.
@@ -91,6 +91,11 @@ impl InlineWorker {
     /// Serves the NF whose turn it is. Returns false if no UE waits.
     pub(crate) fn run_once(&mut self) -> bool {
         self.nf.run_once()
+    }
+
+    /// Returns the time at the end of the last step.
+    pub(crate) fn now(&self) -> Instant {
+        self.nf.pace.now
     }
 
     /// Prepares for work after a time without.

@@ -138,13 +138,30 @@ struct Pace {
     trimmed: Instant,
     /// Number of events until the shares are read again.
     until_look: u32,
+    /// CPU time that each step takes in addition.
+    added_step: Duration,
 }
 
 impl Pace {
-    fn new() -> Self {
+    fn new(added_step: Duration) -> Self {
         let now = Instant::now();
-        Pace { started: now, now, trimmed: now, until_look: 0 }
+        Pace { started: now, now, trimmed: now, until_look: 0, added_step }
     }
+
+    /// Uses the CPU time that a step takes in addition (`pools.added-step-time`).
+    fn use_added_time(&self) {
+        if !self.added_step.is_zero() {
+            let end = thread_cpu_time() + self.added_step;
+            while thread_cpu_time() < end {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// State of a worker: of a worker process, or of a host that runs the steps itself.
@@ -208,7 +225,7 @@ impl NfWorker {
             packet: Vec::new(),
             outbox: Vec::new(),
             waited: 0,
-            pace: Pace::new(),
+            pace: Pace::new(Duration::from_micros(instructions.added_step_us)),
             database_down: None,
             region,
             worker,
@@ -588,6 +605,7 @@ impl NfWorker {
             Some(outcome) => outcome,
             None => engine::step(&mut hand.ue, event, &mut env),
         };
+        self.pace.use_added_time();
         let may_propose = !ids.needs_owner() && outcome.effects.iter().all(Effect::may_be_proposed);
         if self.region.is_guest(slot) && !may_propose {
             return Ok(EventOutcome::LeftToOwner);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use vireo_core::amf::context::UeContext;
 use vireo_core::postcard_writer;
-use vireo_core::step::{Effect, Note, idempotency_key};
+use vireo_core::step::{Effect, KEYED_EFFECTS, Note, effect_key, idempotency_key, step_of_key};
 use vireo_types::{AssocId, Instant, Ltmsi, RanUeNgapId, Seid};
 
 /// Fields of a context that the host counts and indexes.
@@ -44,6 +44,7 @@ impl Summary {
 
 /// The outbox of a commit record.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(test, derive(Default))]
 pub(crate) struct Outbox {
     /// Time of the step.
     pub(crate) at: Instant,
@@ -111,13 +112,13 @@ impl Outbox {
 
     /// Returns the idempotency key of an effect.
     pub(crate) fn key_of(&self, effect: usize) -> u64 {
-        self.key | effect as u64 & 0xf
+        effect_key(self.key, effect)
     }
 
     /// Appends the encoding. `None` is a bug of this build: a step whose effects would be lost must
     /// not be committed.
     pub(crate) fn encode(&self, mut to: Vec<u8>) -> Option<Vec<u8>> {
-        let step = (self.key >> 4) as u32;
+        let step = step_of_key(self.key);
         let same = self.before.filter(|before| Some(*before) == self.after);
         let stored = EncodedOutbox {
             at: self.at,
@@ -131,7 +132,10 @@ impl Outbox {
             effects: Cow::Borrowed(&self.effects),
             notes: Cow::Borrowed(&self.notes),
         };
-        (self.key == idempotency_key(self.ltmsi, step)).then_some(())?;
+        // Only a message to a RAN node may be repeated, so only such an effect needs no key.
+        let mut without_key = self.effects.iter().skip(KEYED_EFFECTS);
+        let has_keys = without_key.all(|effect| matches!(effect, Effect::Ngap { .. }));
+        (self.key == idempotency_key(self.ltmsi, step) && has_keys).then_some(())?;
         postcard_writer::to_vec(&stored, &mut to).ok()?;
         Some(to)
     }
@@ -161,6 +165,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     #[test]
     fn outbox_roundtrip_is_exact_and_small() {
@@ -191,5 +196,22 @@ mod tests {
         assert!(Outbox::decode(&octets[..octets.len() - 1]).is_none());
         outbox.key += 1;
         assert_eq!(outbox.encode(Vec::new()), None, "a name that would be another one later");
+    }
+
+    #[test]
+    fn effects_of_step_have_different_keys() {
+        let ltmsi = Ltmsi::from_raw(0x0fff_ffff);
+        let key = idempotency_key(ltmsi, 1 << 27);
+        let page = Effect::Ngap { assoc: AssocId(1), pdu: vec![0] };
+        let effects = vec![page.clone(); KEYED_EFFECTS];
+        let mut outbox = Outbox { ltmsi, key, effects, ..Outbox::default() };
+        let keys: HashSet<u64> = (0..KEYED_EFFECTS).map(|effect| outbox.key_of(effect)).collect();
+        assert_eq!(keys.len(), KEYED_EFFECTS);
+        assert!(keys.iter().all(|key| step_of_key(*key) == 1 << 27 && *key >> 36 == 0x0fff_ffff));
+        outbox.effects.push(page);
+        let octets = outbox.encode(Vec::new()).expect("a page may be repeated");
+        assert_eq!(Outbox::decode(&octets).map(|outbox| outbox.key_of(KEYED_EFFECTS)), Some(0));
+        outbox.effects.push(Effect::Forget);
+        assert_eq!(outbox.encode(Vec::new()), None, "an effect without a key may be repeated");
     }
 }

@@ -25,6 +25,7 @@ fn worker() -> (Worker, NfWorker, Receiver) {
         part: (0, 1),
         location: Location::Region,
         log_level: None,
+        added_step_us: 0,
     };
     let rings = HostRings::new(&region, PLAN, 1);
     let nf = NfWorker::new(

@@ -67,8 +67,8 @@ impl Memory {
         let mut conditions = Vec::new();
         let present: BTreeMap<u16, usize> = status.hosts.iter().map(|host| (host.host, host.buckets)).collect();
         for (host, buckets) in &self.hosts {
-            // A host that drains owns no bucket at its end. Without a map (another controller leads)
-            // nothing is known.
+            // A host that drains owns no bucket at its end. Without a map (another controller
+            // leads) nothing is known.
             let is_absent = !present.is_empty() && !present.contains_key(host);
             if is_absent && *buckets > 0 && !self.drained.contains(host) {
                 self.dead.insert(*host);

@@ -12,6 +12,7 @@ const POOL: Pool = Pool::new(IpAddr::V4(Ipv4Addr::new(10, 45, 0, 0)), 16);
 const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 7, 7);
 const NODE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 const AMF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 38412);
+const S1_PORT: u16 = 36412;
 
 fn n2(address: IpAddr, port: u16) -> Config {
     Config { addresses: vec![address], port, listen: port != 0, ..Config::default() }
@@ -84,8 +85,7 @@ fn enb_and_gnb_share_balancer() {
     use vireo_core::amf::n2::Route;
     use vireo_types::{Dialect, Tmsi};
     let network = Network::new();
-    let s1_port = 36412;
-    let [ngap, s1ap] = [AMF.port(), s1_port].map(|port| network.bind(&n2(AMF.ip(), port)).expect("it binds"));
+    let [ngap, s1ap] = [AMF.port(), S1_PORT].map(|port| network.bind(&n2(AMF.ip(), port)).expect("it binds"));
     let endpoint = vireo_sctp::pair(ngap, s1ap).expect("a pair");
     let config = n4::Config::new(Ipv4Addr::LOCALHOST.into(), vec![], RecoveryTimeStamp(1), 1);
     let n4 = n4::Endpoint::bind((Ipv4Addr::LOCALHOST, 0).into(), config, None).expect("a UDP port");
@@ -93,7 +93,7 @@ fn enb_and_gnb_share_balancer() {
     let parts = Balancer::with_local_host(endpoint, n4, input_sender, Arc::new(Metrics::new())).expect("it starts");
     let BalancerParts { mut balancer, commands: _outbound, .. } = parts;
     let mut enb = network.bind(&n2(NODE.into(), 0)).expect("it binds");
-    let own = enb.connect(SocketAddr::new(AMF.ip(), s1_port)).expect("it connects");
+    let own = enb.connect(SocketAddr::new(AMF.ip(), S1_PORT)).expect("it connects");
     balancer.poll(Duration::ZERO).expect("it polls");
     assert_eq!(count_events(&mut *enb), (1, 0));
     // An INITIAL UE MESSAGE with a SERVICE REQUEST, whose S-TMSI is in S1AP alone.
@@ -134,19 +134,26 @@ fn enb_and_gnb_share_balancer() {
 
 /// A RAN node's message may follow from what the UPF did: the host gets the UPF's response first.
 #[test]
-fn responses_of_upf_precede_n2() {
+fn responses_of_upf_precede_n2_and_s1() {
+    responses_precede(AMF.port());
+    responses_precede(S1_PORT);
+}
+
+/// Checks the order of a response and a message of a RAN node at a port of the balancer.
+fn responses_precede(port: u16) {
     let upf = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
     upf.set_read_timeout(Some(std::time::Duration::from_secs(10))).expect("a timeout");
     let address = upf.local_addr().expect("an address");
     let network = Network::new();
-    let endpoint = network.bind(&n2(AMF.ip(), AMF.port())).expect("it binds");
+    let [ngap, s1ap] = [AMF.port(), S1_PORT].map(|port| network.bind(&n2(AMF.ip(), port)).expect("it binds"));
+    let endpoint = vireo_sctp::pair(ngap, s1ap).expect("a pair");
     let config = n4::Config::new(Ipv4Addr::LOCALHOST.into(), vec![address], RecoveryTimeStamp(1), 1);
     let n4 = n4::Endpoint::bind((Ipv4Addr::LOCALHOST, 0).into(), config, None).expect("a UDP port");
     let (input_sender, inputs) = HostSender::without_host();
     let parts = Balancer::with_local_host(endpoint, n4, input_sender, Arc::new(Metrics::new())).expect("it starts");
     let BalancerParts { mut balancer, commands: _outbound, .. } = parts;
     let mut node = network.bind(&n2(NODE.into(), 0)).expect("it binds");
-    let own = node.connect(AMF).expect("it connects");
+    let own = node.connect(SocketAddr::new(AMF.ip(), port)).expect("it connects");
     balancer.poll(Duration::ZERO).expect("it polls");
     assert_eq!(count_events(&mut *node), (1, 0));
     balancer.poll_n4().expect("it polls");
@@ -158,7 +165,8 @@ fn responses_of_upf_precede_n2() {
     response.extend([0, 60, 0, 5, 0, 127, 0, 0, 1]);
     response.extend([0, 19, 0, 1, 1]);
     response.extend([0, 96, 0, 4, 0, 0, 0, 9]);
-    node.send(own, 0, crate::PPID_NGAP, &[0, 15]).expect("it is sent");
+    let ppid = if port == S1_PORT { crate::PPID_S1AP } else { crate::PPID_NGAP };
+    node.send(own, 0, ppid, &[0, 15]).expect("it is sent");
     upf.send_to(&response, from).expect("it is sent");
     balancer.poll(Duration::ZERO).expect("it polls");
     let events: Vec<PeerEvent> = inputs.try_iter().map(event).collect();

@@ -28,6 +28,7 @@ impl CoreConfig {
                 ipv4_pool: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
                 ipv6_pool: None,
                 dns: Vec::new(),
+                p_cscf: Vec::new(),
                 mtu: 1400,
             }],
             security: SecurityConfig {
@@ -42,8 +43,8 @@ impl CoreConfig {
             n4_node: NodeName::Address(loopback),
             n2_endpoints: Vec::new(),
             smf_is_remote: false,
-            interworks: false,
-            restricts_dcnr: false,
+            eps: EpsConfig::default(),
+            information: NetworkInformation::default(),
         }
     }
 }

@@ -137,18 +137,41 @@ impl<'de> Deserialize<'de> for SessionHandover {
     }
 }
 
-/// Forwarding of downlink packets from the source RAN node of a handover to its target (TS 23.502
-/// 4.9.1.3.2 steps 8 and 11, TS 23.401 5.5.1.2.2 steps 6 and 8).
+/// Forwarding of packets from the source RAN node of a handover to its target (TS 23.502 4.9.1.3.2
+/// steps 8 and 11, TS 23.401 5.5.1.2.2 steps 6 and 8).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forwarding {
     pub step: ForwardingStep,
-    /// Dialect of the target for which the UPF has the rules of a forwarding tunnel, of this
-    /// handover or the one before.
-    pub installed: Option<Dialect>,
+    /// Rules of forwarding tunnels that the UPF has, of this handover or the one before.
+    pub installed: Option<ForwardingRules>,
     /// Request about these rules that the UPF has not answered.
     pub request: Option<ForwardingRequest>,
     /// Time at which the rules are removed.
     pub deadline: Option<Instant>,
+}
+
+/// Ends of the tunnels for forwarded packets of each direction of the UE's traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForwardingEnds {
+    pub downlink: Option<Tunnel>,
+    pub uplink: Option<Tunnel>,
+}
+
+impl ForwardingEnds {
+    /// Returns true if no packets are forwarded.
+    pub fn is_empty(&self) -> bool {
+        self.downlink.is_none() && self.uplink.is_none()
+    }
+}
+
+/// Rules of forwarding tunnels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForwardingRules {
+    /// Dialect of the target.
+    pub target: Dialect,
+    /// Directions that have a tunnel.
+    pub downlink: bool,
+    pub uplink: bool,
 }
 
 /// Step of [`Forwarding`].
@@ -159,10 +182,10 @@ pub enum ForwardingStep {
         /// True if the source has a direct path to the target.
         is_direct: bool,
     },
-    /// The target is ready. The UPF allocates a tunnel for the source.
+    /// The target is ready. The UPF allocates tunnels for the source.
     Preparing {
-        /// End of the tunnel for forwarded packets at the target.
-        to: Tunnel,
+        /// Ends of the tunnels for forwarded packets at the target.
+        to: ForwardingEnds,
         /// Dialect of the target.
         dialect: Dialect,
     },
@@ -175,8 +198,8 @@ pub enum ForwardingStep {
 /// Request to the UPF about forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ForwardingRequest {
-    /// Create the rules for a target of this dialect.
-    Create(Dialect),
+    /// Create these rules.
+    Create(ForwardingRules),
     Remove,
 }
 

@@ -3,7 +3,7 @@
 //! In EPS they take the place of the NGAP transfers ([`super::N2Sm`]). S1AP has no container for
 //! them, so that the octets are of this build.
 
-use super::context::{SmContext, Tunnel};
+use super::context::{ForwardingEnds, SmContext, Tunnel};
 use super::interface::{Acknowledgement, N2Sm, Output};
 use super::n2;
 use std::net::IpAddr;
@@ -132,15 +132,18 @@ pub(super) fn has_direct_path(octets: &[u8]) -> bool {
 /// Decodes the octets of [`N2Sm::HandoverRequestAcknowledge`].
 pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<Acknowledgement> {
     let (tunnel, command) = ErabAdmission::split(octets)?;
-    let forwarding = ErabForwarding::decode(command).and_then(|ends| ErabTunnel::decode(&ends.downlink));
+    let ErabForwarding { downlink, uplink } = ErabForwarding::decode(command).unwrap_or_default();
+    let [downlink, uplink] = [downlink, uplink].map(|end| ErabTunnel::decode(&end));
+    let forwarding = ForwardingEnds { downlink, uplink };
     Some(Acknowledgement { tunnel, forwarding, command: command.to_vec() })
 }
 
-/// Returns the octets of [`N2Sm::HandoverCommand`] with the S-GW's tunnel end for forwarded
+/// Returns the octets of [`N2Sm::HandoverCommand`] with the S-GW's tunnel ends for forwarded
 /// packets.
-pub(super) fn command_with_forwarding(tunnel: Tunnel) -> Vec<u8> {
+pub(super) fn command_with_forwarding(ends: ForwardingEnds) -> Vec<u8> {
     let mut octets = Vec::new();
-    ErabForwarding { downlink: tunnel_octets(tunnel), uplink: Vec::new() }.put(&mut octets);
+    let [downlink, uplink] = [ends.downlink, ends.uplink].map(|end| end.map(tunnel_octets).unwrap_or_default());
+    ErabForwarding { downlink, uplink }.put(&mut octets);
     octets
 }
 
@@ -175,14 +178,19 @@ mod tests {
     #[test]
     fn admitted_erab_is_tunnel_and_forwarding() {
         let tunnel = Tunnel { address: "10.0.0.1".parse().expect("an address"), teid: Teid(7) };
-        let forwarding = ErabForwarding { downlink: tunnel_octets(tunnel), uplink: Vec::new() };
-        let octets = ErabAdmission { tunnel: tunnel_octets(tunnel), forwarding: forwarding.clone() }.encode();
-        let Acknowledgement { tunnel: there, forwarding: end, command } =
-            handover_acknowledge(&octets).expect("an admission");
-        assert_eq!((there, end, ErabForwarding::decode(&command)), (tunnel, Some(tunnel), Some(forwarding)));
-        assert_eq!(command_with_forwarding(tunnel), command);
-        assert_eq!(handover_acknowledge(&octets[..8]), None);
-        assert_eq!(ErabForwarding::decode(&command[..command.len() - 1]), None);
+        let other = Tunnel { teid: Teid(8), ..tunnel };
+        for (downlink, uplink) in [(Some(tunnel), None), (Some(tunnel), Some(other)), (None, Some(other))] {
+            let [down, up] = [downlink, uplink].map(|end| end.map(tunnel_octets).unwrap_or_default());
+            let forwarding = ErabForwarding { downlink: down, uplink: up };
+            let octets = ErabAdmission { tunnel: tunnel_octets(tunnel), forwarding: forwarding.clone() }.encode();
+            let Acknowledgement { tunnel: there, forwarding: ends, command } =
+                handover_acknowledge(&octets).expect("an admission");
+            assert_eq!((there, ErabForwarding::decode(&command)), (tunnel, Some(forwarding)));
+            assert_eq!(ends, ForwardingEnds { downlink, uplink });
+            assert_eq!(command_with_forwarding(ends), command);
+            assert_eq!(handover_acknowledge(&octets[..8]), None);
+            assert_eq!(ErabForwarding::decode(&command[..command.len() - 1]), None);
+        }
     }
 
     #[test]

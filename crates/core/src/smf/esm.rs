@@ -89,8 +89,9 @@ pub(super) fn deactivate_request(ebi: u8, pti: u8, cause: u8) -> Option<Output> 
     output(NasDeactivateEpsBearerContextRequest::new(NasEsmCause::new(cause)), ebi, pti)
 }
 
-/// Reads a PDN CONNECTIVITY REQUEST. The error is the answer to another message.
-pub(super) fn connectivity_request(octets: &[u8]) -> Result<SessionRequest, Option<Output>> {
+/// Reads a PDN CONNECTIVITY REQUEST, for the data network of emergencies or another one. The error
+/// is the answer to another message.
+pub(super) fn connectivity_request(octets: &[u8], is_emergency: bool) -> Result<SessionRequest, Option<Output>> {
     use vireo_wire::nas_eps::PdnType as Type;
     let ReceivedEsm { ebi, pti, message } = decode(octets)?;
     let NasEsmMessage::PdnConnectivityRequest(request) = message else {
@@ -101,7 +102,10 @@ pub(super) fn connectivity_request(octets: &[u8]) -> Result<SessionRequest, Opti
     }
     // A request to take over a connection from another access has nothing to take over (6.5.1.6).
     let kind = match (request.request_type.request_type(), request.pdn_type.pdn_type()) {
-        (Some(RequestTypeValue::Emergency | RequestTypeValue::EmergencyHandover), _) => {
+        (Some(RequestTypeValue::EmergencyHandover), _) => {
+            return Err(connectivity_reject(pti, GsmCause::RequestRejectedUnspecified));
+        }
+        (Some(RequestTypeValue::Emergency), _) if !is_emergency => {
             return Err(connectivity_reject(pti, GsmCause::RequestRejectedUnspecified));
         }
         (_, Some(Type::Ipv4)) => PduSessionType::Ipv4,
@@ -212,6 +216,19 @@ pub fn offered_by_attach(sm: &mut SmContext, env: &Env<'_>) {
     if let Stage::Activating { pti, .. } = sm.stage {
         sm.stage = Stage::Accepted { pti };
         sm.deadline = (sm.ran != RanState::Up).then(|| env.now + env.config.timers.ran_response);
+    }
+}
+
+/// Returns true if the request with this PTI has created the session, and the UE has not answered.
+pub(crate) fn is_requested_by(sm: &SmContext, pti: u8) -> bool {
+    matches!(sm.stage, Stage::Requested { pti: own, .. } | Stage::Activating { pti: own, .. } if own == pti)
+}
+
+/// Returns the activation request that the UE has not answered.
+pub(crate) fn unanswered_request(sm: &SmContext) -> Option<Vec<u8>> {
+    match &sm.stage {
+        Stage::Activating { request, .. } => Some(request.clone()),
+        _ => None,
     }
 }
 

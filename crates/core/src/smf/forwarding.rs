@@ -10,10 +10,13 @@
 //! From the preparation of a handover to EPS on, the UPF accepts uplink packets without QoS flow in
 //! the tunnel of the session: the eNB sends them before the UPF has the rules of EPS.
 //!
-//! Only downlink packets are forwarded: the UE sends again what the source has not received (TS
-//! 38.300 9.2.3.2.3).
+//! Uplink packets, which the source has received out of order, are forwarded in an S1 handover, if
+//! the target has a tunnel end for them. In other handovers the UE sends them again (TS 38.300
+//! 9.2.3.2.3).
 
-use super::context::{Forwarding, ForwardingRequest, ForwardingStep, N4State, SmContext, Stage, Tunnel};
+use super::context::{
+    Forwarding, ForwardingEnds, ForwardingRequest, ForwardingRules, ForwardingStep, N4State, SmContext, Stage,
+};
 use super::interface::Output;
 use super::{messages, n4};
 use crate::Env;
@@ -33,13 +36,15 @@ pub(super) fn require(sm: &mut SmContext, is_direct: bool) {
     sm.handover.forwarding = Some(Box::new(Forwarding { step, installed, request, deadline: None }));
 }
 
-/// Handles the tunnel end of the target for forwarded packets, if it has one. `direct` is the data
-/// of the command for a direct path.
-pub(super) fn prepare(sm: &mut SmContext, dialect: Dialect, to: Option<Tunnel>, direct: Vec<u8>) {
+/// Handles the tunnel ends of the target for forwarded packets. `direct` is the data of the command
+/// for a direct path.
+pub(super) fn prepare(sm: &mut SmContext, dialect: Dialect, mut to: ForwardingEnds, direct: Vec<u8>) {
+    // From one system to the other, downlink packets alone are forwarded (TS 23.502 4.11.1.2).
+    to.uplink = to.uplink.filter(|_| dialect == sm.dialect);
     let Some(forwarding) = &mut sm.handover.forwarding else { return };
-    forwarding.step = match (&forwarding.step, to) {
-        (ForwardingStep::Required { is_direct: true }, _) => ForwardingStep::Ready(direct),
-        (ForwardingStep::Required { is_direct: false }, Some(to)) => ForwardingStep::Preparing { to, dialect },
+    forwarding.step = match &forwarding.step {
+        ForwardingStep::Required { is_direct: true } => ForwardingStep::Ready(direct),
+        ForwardingStep::Required { is_direct: false } if !to.is_empty() => ForwardingStep::Preparing { to, dialect },
         _ => ForwardingStep::Ended,
     };
 }
@@ -68,21 +73,21 @@ pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>) {
     }
 }
 
-/// Handles the UPF's answer to a request about the rules: the allocated tunnel end, or `None` if
+/// Handles the UPF's answer to a request about the rules: the allocated tunnel ends, or `None` if
 /// the UPF refuses or is silent. Returns false if no such request is outstanding.
-pub(super) fn answered(sm: &mut SmContext, accepted: Option<Option<Tunnel>>) -> bool {
+pub(super) fn answered(sm: &mut SmContext, accepted: Option<ForwardingEnds>) -> bool {
     let source = sm.dialect;
     let Some(forwarding) = &mut sm.handover.forwarding else { return false };
     let Some(request) = forwarding.request.take() else { return false };
     forwarding.installed = match (request, accepted) {
-        (ForwardingRequest::Create(target), Some(_)) => Some(target),
+        (ForwardingRequest::Create(rules), Some(_)) => Some(rules),
         // A refused request changes nothing.
         (ForwardingRequest::Create(_), None) => forwarding.installed,
         (ForwardingRequest::Remove, _) => None,
     };
     if let (ForwardingRequest::Create(_), ForwardingStep::Preparing { .. }) = (request, &forwarding.step) {
-        forwarding.step = match accepted.flatten() {
-            Some(tunnel) => ForwardingStep::Ready(messages::command_with_forwarding(source, tunnel)),
+        forwarding.step = match accepted.filter(|ends| !ends.is_empty()) {
+            Some(ends) => ForwardingStep::Ready(messages::command_with_forwarding(source, ends)),
             None => ForwardingStep::Ended,
         };
     }
@@ -103,7 +108,9 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
     match forwarding.step {
         ForwardingStep::Ended if forwarding.installed.is_none() => sm.handover.forwarding = None,
         ForwardingStep::Preparing { to, dialect } if sm.n4 == N4State::Synced => {
-            forwarding.request = Some(ForwardingRequest::Create(dialect));
+            let (downlink, uplink) = (to.downlink.is_some(), to.uplink.is_some());
+            let rules = ForwardingRules { target: dialect, downlink, uplink };
+            forwarding.request = Some(ForwardingRequest::Create(rules));
             let before = forwarding.installed;
             send(sm, n4::forwarding_request(sm, (to, dialect), before, env.config), out);
         }

@@ -1,6 +1,6 @@
 //! Input and output of a session step, as the AMF and the N4 endpoint exchange them with the SMF.
 
-use super::context::Tunnel;
+use super::context::{ForwardingEnds, Tunnel};
 use crate::subscription::DnnSubscription;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -166,8 +166,8 @@ pub enum Output {
 pub(super) struct Acknowledgement {
     /// End of the tunnel of the session.
     pub(super) tunnel: Tunnel,
-    /// End of the tunnel for forwarded downlink packets, if the target takes some.
-    pub(super) forwarding: Option<Tunnel>,
+    /// Ends of the tunnels for forwarded packets that the target takes.
+    pub(super) forwarding: ForwardingEnds,
     /// Data for the command to a source of the same dialect that forwards directly.
     pub(super) command: Vec<u8>,
 }

@@ -1,6 +1,6 @@
 //! Messages of a session to UE and RAN, in the dialect of the session.
 
-use super::context::{SmContext, Tunnel};
+use super::context::{ForwardingEnds, SmContext, Tunnel};
 use super::interface::{Acknowledgement, Output};
 use super::n2::HandoverRefusal;
 use super::{erab, esm, n1, n2};
@@ -151,12 +151,13 @@ pub(super) fn has_direct_path(sm: &SmContext, required: &[u8]) -> bool {
     }
 }
 
-/// Returns the data for the command to a source of this dialect, with the UPF's tunnel end for
+/// Returns the data for the command to a source of this dialect, with the UPF's tunnel ends for
 /// forwarded packets.
-pub(crate) fn command_with_forwarding(source: Dialect, tunnel: Tunnel) -> Vec<u8> {
-    match source {
-        Dialect::Nr => n2::command_with_forwarding(tunnel),
-        Dialect::Eps => erab::command_with_forwarding(tunnel),
+pub(crate) fn command_with_forwarding(source: Dialect, ends: ForwardingEnds) -> Vec<u8> {
+    match (source, ends.downlink) {
+        (Dialect::Nr, Some(tunnel)) => n2::command_with_forwarding(tunnel),
+        (Dialect::Nr, None) => n2::command_without_forwarding(),
+        (Dialect::Eps, _) => erab::command_with_forwarding(ends),
     }
 }
 

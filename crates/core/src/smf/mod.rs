@@ -32,13 +32,14 @@ mod upf;
 mod user_plane;
 
 pub use context::{
-    Forwarding, ForwardingRequest, ForwardingStep, N4State, PfcpSession, RanState, Relocation, RelocationStep,
-    SessionHandover, SessionState, SessionStatus, SessionTerms, SmContext, Stage, Tunnel, Usage, deadline, ebi, seid,
+    Forwarding, ForwardingEnds, ForwardingRequest, ForwardingRules, ForwardingStep, N4State, PfcpSession, RanState,
+    Relocation, RelocationStep, SessionHandover, SessionState, SessionStatus, SessionTerms, SmContext, Stage, Tunnel,
+    Usage, deadline, ebi, seid,
 };
 pub use control_plane::{DOWNLINK_FAULT, downlink_packet};
 pub use erab::{ErabAdmission, ErabForwarding, ErabRequest, ErabTunnel, erab_to_move};
 pub use esm::offered_by_attach;
-pub(crate) use esm::session_identity;
+pub(crate) use esm::{is_requested_by, session_identity, unanswered_request};
 pub use forwarding::handover_command;
 pub use handover::switched;
 pub use interface::{Create, Input, N2Sm, Output};

@@ -140,7 +140,7 @@ pub(super) fn establishment_accept(
         }
         _ => return None,
     };
-    let ebi = ebi(sm.index).filter(|_| config.interworks);
+    let ebi = ebi(sm.index).filter(|_| config.eps.interworks);
     let mut accept = NasPduSessionEstablishmentAccept::new(
         NasPduSessionType::from_session_type(kind),
         NasSscMode::from_mode(SscModeValue::Ssc1),
@@ -234,9 +234,10 @@ mod tests {
 
     #[test]
     fn accept_names_bearer_if_core_interworks() {
+        use crate::config::EpsConfig;
         let bench = crate::smf::tests::Bench::active();
         let accepted = |interworks| {
-            let config = CoreConfig { interworks, ..bench.config.clone() };
+            let config = CoreConfig { eps: EpsConfig { interworks, ..EpsConfig::default() }, ..bench.config.clone() };
             let Some(Output::N1(octets)) = establishment_accept(bench.sm(), 1, None, Vec::new(), &config) else {
                 panic!("an accept")
             };

@@ -1,6 +1,6 @@
 //! NGAP transfers of a PDU session between SMF and RAN (TS 38.413 9.3.4), forwarded by the AMF.
 
-use super::context::{SmContext, Tunnel, ebi};
+use super::context::{ForwardingEnds, SmContext, Tunnel, ebi};
 use super::interface::{Acknowledgement, N2Sm, Output};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{PduSessionType, Teid};
@@ -120,7 +120,8 @@ pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<Acknowledgement> {
         return None;
     }
     let tunnel = tunnel_of(&transfer.dl_ngu_up_tnl_information)?;
-    let forwarding = transfer.dl_forwarding_up_tnl_information.as_ref().and_then(tunnel_of);
+    let downlink = transfer.dl_forwarding_up_tnl_information.as_ref().and_then(tunnel_of);
+    let forwarding = ForwardingEnds { downlink, uplink: None };
     let command = HandoverCommandTransfer::new(
         transfer.dl_forwarding_up_tnl_information,
         None,

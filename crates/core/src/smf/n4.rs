@@ -6,11 +6,11 @@
 //! cannot apply there. A session of EPS has no QFI: its tunnel has no extension header. A QER
 //! cannot lose its QFI (TS 29.244 7.5.4.5), so that the QER of EPS is another one.
 //!
-//! PDR, FAR and QER 3 relay the packets that the source of a handover forwards
-//! ([`super::forwarding`]).
+//! PDR and FAR 3 relay the downlink packets that the source of a handover forwards, and PDR and FAR
+//! 4 the uplink packets ([`super::forwarding`]). QER 3 is for both.
 
 use super::charging;
-use super::context::{SmContext, Tunnel};
+use super::context::{ForwardingEnds, ForwardingRules, SmContext, Tunnel};
 use super::interface::Output;
 use super::n2::DEFAULT_QFI;
 use crate::config::{CoreConfig, SliceProfile};
@@ -22,8 +22,8 @@ const UPLINK_PDR: PdrId = PdrId(1);
 const DOWNLINK_PDR: PdrId = PdrId(2);
 const UPLINK_FAR: FarId = FarId(1);
 const DOWNLINK_FAR: FarId = FarId(2);
-const FORWARDING_PDR: PdrId = PdrId(3);
-const FORWARDING_FAR: FarId = FarId(3);
+/// Rules for forwarded packets of the downlink, and of the uplink.
+const FORWARDING: [(PdrId, FarId); 2] = [(PdrId(3), FarId(3)), (PdrId(4), FarId(4))];
 const FORWARDING_QER: QerId = QerId(3);
 
 /// Returns the QER of the sessions of a dialect.
@@ -203,13 +203,13 @@ pub(super) fn drop_buffered(sm: &SmContext) -> Output {
     })
 }
 
-/// Builds a Session Modification Request for a tunnel whose packets are relayed to end `to` at a
-/// target of this dialect. They get or lose the PDU Session Container of 5GS where source and
-/// target differ. `before` is the target of an earlier handover whose rules the UPF has.
+/// Builds a Session Modification Request for tunnels whose packets are relayed to the ends `to` at
+/// a target of this dialect. They get or lose the PDU Session Container of 5GS where source and
+/// target differ. `before` has the rules of an earlier handover that the UPF has.
 pub(super) fn forwarding_request(
     sm: &SmContext,
-    (to, target): (Tunnel, Dialect),
-    before: Option<Dialect>,
+    (to, target): (ForwardingEnds, Dialect),
+    before: Option<ForwardingRules>,
     config: &CoreConfig,
 ) -> Output {
     let extension_deletion = match (sm.dialect, target) {
@@ -217,43 +217,47 @@ pub(super) fn forwarding_request(
         _ => None,
     };
     request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.pfcp.up_seid, |message| {
-        if before.is_some() {
-            remove_forwarding(message);
+        if let Some(before) = before {
+            remove_forwarding(before, message);
         }
-        accept_uplink(sm, (before, Some(target)), config, message);
-        message
-            .group(CreatePdr::ID, |rule| {
-                rule.put(&FORWARDING_PDR)
-                    .put(&PRECEDENCE)
-                    .group(Pdi::ID, |packets| {
-                        let tunnel = FTeid::Choose { ipv4: true, ipv6: false, id: None };
-                        packets.put(&SourceInterface::ACCESS).put(&tunnel);
-                    })
-                    .put(&OuterHeaderRemoval { extension_deletion, ..OuterHeaderRemoval::GTPU })
-                    .put(&FORWARDING_FAR)
-                    .put(&FORWARDING_QER);
-            })
-            .group(CreateFar::ID, |rule| {
-                rule.put(&FORWARDING_FAR).put(&ApplyAction::FORW).group(ForwardingParameters::ID, |where_to| {
-                    let header = OuterHeaderCreation::gtpu(to.teid, to.address);
-                    where_to.put(&DestinationInterface::ACCESS).put(&header);
+        accept_uplink(sm, (before.map(|before| before.target), Some(target)), config, message);
+        for ((pdr, far), end) in FORWARDING.iter().zip([to.downlink, to.uplink]) {
+            let Some(end) = end else { continue };
+            message
+                .group(CreatePdr::ID, |rule| {
+                    rule.put(pdr)
+                        .put(&PRECEDENCE)
+                        .group(Pdi::ID, |packets| {
+                            let tunnel = FTeid::Choose { ipv4: true, ipv6: false, id: None };
+                            packets.put(&SourceInterface::ACCESS).put(&tunnel);
+                        })
+                        .put(&OuterHeaderRemoval { extension_deletion, ..OuterHeaderRemoval::GTPU })
+                        .put(far)
+                        .put(&FORWARDING_QER);
+                })
+                .group(CreateFar::ID, |rule| {
+                    rule.put(far).put(&ApplyAction::FORW).group(ForwardingParameters::ID, |where_to| {
+                        let header = OuterHeaderCreation::gtpu(end.teid, end.address);
+                        where_to.put(&DestinationInterface::ACCESS).put(&header);
+                    });
                 });
-            })
-            .group(CreateQer::ID, |rule| {
-                rule.put(&FORWARDING_QER).put(&GateStatus::OPEN);
-                if (sm.dialect, target) == (Dialect::Eps, Dialect::Nr) {
-                    rule.put(&Qfi(DEFAULT_QFI));
-                }
-            });
+        }
+        message.group(CreateQer::ID, |rule| {
+            rule.put(&FORWARDING_QER).put(&GateStatus::OPEN);
+            if (sm.dialect, target) == (Dialect::Eps, Dialect::Nr) {
+                rule.put(&Qfi(DEFAULT_QFI));
+            }
+        });
     })
 }
 
-/// Builds a Session Modification Request that removes the rules of [`forwarding_request`] for a
-/// target of dialect `before`.
-pub(super) fn forwarding_removal(sm: &SmContext, before: Option<Dialect>, config: &CoreConfig) -> Output {
+/// Builds a Session Modification Request that removes these rules of [`forwarding_request`].
+pub(super) fn forwarding_removal(sm: &SmContext, before: Option<ForwardingRules>, config: &CoreConfig) -> Output {
     request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.pfcp.up_seid, |message| {
-        remove_forwarding(message);
-        accept_uplink(sm, (before, None), config, message);
+        if let Some(before) = before {
+            remove_forwarding(before, message);
+        }
+        accept_uplink(sm, (before.map(|before| before.target), None), config, message);
     })
 }
 
@@ -279,17 +283,21 @@ fn accept_uplink(
     });
 }
 
-fn remove_forwarding(message: &mut Builder<'_>) {
-    message
-        .group(RemovePdr::ID, |rule| {
-            rule.put(&FORWARDING_PDR);
-        })
-        .group(RemoveFar::ID, |rule| {
-            rule.put(&FORWARDING_FAR);
-        })
-        .group(RemoveQer::ID, |rule| {
-            rule.put(&FORWARDING_QER);
-        });
+fn remove_forwarding(rules: ForwardingRules, message: &mut Builder<'_>) {
+    for ((pdr, far), is_there) in FORWARDING.iter().zip([rules.downlink, rules.uplink]) {
+        if is_there {
+            message
+                .group(RemovePdr::ID, |rule| {
+                    rule.put(pdr);
+                })
+                .group(RemoveFar::ID, |rule| {
+                    rule.put(far);
+                });
+        }
+    }
+    message.group(RemoveQer::ID, |rule| {
+        rule.put(&FORWARDING_QER);
+    });
 }
 
 /// Builds a Session Deletion Request.
@@ -321,9 +329,9 @@ fn message(sm: &SmContext, kind: MessageType, seid: u64, sequence: u32, fill: im
 pub(super) enum Answer {
     /// Session Establishment Response: values chosen by the UPF, or the cause of a refusal.
     Established(Result<UpfAllocation, Refused>),
-    /// Session Modification Response: the UPF end of a tunnel for forwarded packets that it
+    /// Session Modification Response: the UPF ends of tunnels for forwarded packets that it
     /// allocated, or the cause of a refusal.
-    Modified(Result<Option<Tunnel>, Refused>),
+    Modified(Result<ForwardingEnds, Refused>),
     /// Session Deletion Response with any cause: the session does not exist.
     Deleted,
     /// Session Report Request of the UPF.
@@ -406,8 +414,10 @@ fn established(message: &Message<'_>) -> Result<UpfAllocation, Refused> {
     Ok(UpfAllocation { seid, tunnel: created(message, UPLINK_PDR) })
 }
 
-fn modified(message: &Message<'_>) -> Result<Option<Tunnel>, Refused> {
-    accepted(message).map(|()| created(message, FORWARDING_PDR))
+fn modified(message: &Message<'_>) -> Result<ForwardingEnds, Refused> {
+    accepted(message)?;
+    let [downlink, uplink] = FORWARDING.map(|(pdr, _)| created(message, pdr));
+    Ok(ForwardingEnds { downlink, uplink })
 }
 
 /// Returns the tunnel end that the UPF has allocated for a PDR.

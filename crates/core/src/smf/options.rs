@@ -11,7 +11,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use vireo_types::PduSessionType;
 use vireo_wire::nas::{NasExtendedProtocolConfigurationOptions, Pco, PcoDirection, PcoEntry};
 
+const P_CSCF_IPV6: u16 = 0x0001;
 const DNS_IPV6: u16 = 0x0003;
+const P_CSCF_IPV4: u16 = 0x000c;
 const DNS_IPV4: u16 = 0x000d;
 const IPV4_LINK_MTU: u16 = 0x0010;
 const PDU_SESSION_ID: u16 = 0x001a;
@@ -59,15 +61,18 @@ pub(super) fn answer(
     let ipv4 = kind != PduSessionType::Ipv6;
     let mut entries = Vec::new();
     let mut add = |identifier, contents| entries.push(PcoEntry { identifier, contents });
-    if requested.entry(DNS_IPV6).is_some() && kind != PduSessionType::Ipv4 {
-        for server in &dnn.dns {
-            if let IpAddr::V6(v6) = server {
-                add(DNS_IPV6, v6.octets().to_vec());
+    let ipv6 = kind != PduSessionType::Ipv4;
+    for (of_ipv6, of_ipv4, servers) in [(DNS_IPV6, DNS_IPV4, &dnn.dns), (P_CSCF_IPV6, P_CSCF_IPV4, &dnn.p_cscf)] {
+        if requested.entry(of_ipv6).is_some() && ipv6 {
+            for server in servers {
+                if let IpAddr::V6(v6) = server {
+                    add(of_ipv6, v6.octets().to_vec());
+                }
             }
         }
-    }
-    if requested.entry(DNS_IPV4).is_some() && ipv4 {
-        dns4(dnn).for_each(|server| add(DNS_IPV4, server.octets().to_vec()));
+        if requested.entry(of_ipv4).is_some() && ipv4 {
+            ipv4_of(servers).for_each(|server| add(of_ipv4, server.octets().to_vec()));
+        }
     }
     if requested.entry(IPV4_LINK_MTU).is_some() && ipv4 {
         add(IPV4_LINK_MTU, dnn.mtu.to_be_bytes().to_vec());
@@ -83,8 +88,8 @@ pub(super) fn answer(
     Pco::new(0, entries).to_bytes(PcoDirection::Downlink).unwrap_or_default()
 }
 
-fn dns4(dnn: &DnnConfig) -> impl Iterator<Item = Ipv4Addr> {
-    dnn.dns.iter().filter_map(|server| match server {
+fn ipv4_of(servers: &[IpAddr]) -> impl Iterator<Item = Ipv4Addr> {
+    servers.iter().filter_map(|server| match server {
         IpAddr::V4(v4) => Some(*v4),
         IpAddr::V6(_) => None,
     })
@@ -118,8 +123,8 @@ fn ipcp(octets: &[u8], dnn: &DnnConfig) -> Option<Vec<u8>> {
         let (this, rest) = data.split_at_checked(usize::from(length).max(2))?;
         data = rest;
         let server = match option {
-            129 => dns4(dnn).next(),
-            131 => dns4(dnn).nth(1),
+            129 => ipv4_of(&dnn.dns).next(),
+            131 => ipv4_of(&dnn.dns).nth(1),
             _ => None,
         };
         match server {
@@ -172,6 +177,7 @@ mod tests {
             ipv4_pool: None,
             ipv6_pool: None,
             dns: ["8.8.8.8", "2001:4860:4860::8888", "8.8.4.4"].map(|a| a.parse().expect("an address")).to_vec(),
+            p_cscf: ["192.0.2.9", "2001:db8::9"].map(|a| a.parse().expect("an address")).to_vec(),
             mtu: 1400,
         }
     }
@@ -188,6 +194,17 @@ mod tests {
         assert_eq!(options_for(request, PduSessionType::Ipv6), format!("80{v6}88"));
         assert_eq!(options_for(request, PduSessionType::Ipv4v6), format!("80{v6}88{v4}0578"));
         assert_eq!(options_for("80000a00", PduSessionType::Ipv4), "");
+    }
+
+    /// TS 24.008 10.5.6.3: containers 0001 and 000C.
+    #[test]
+    fn p_cscfs_are_sent_only_on_usable_request() {
+        let request = "80000100000c00";
+        let (v4, v6) = ("000c04c0000209", "00011020010db8000000000000000000000009");
+        assert_eq!(options_for(request, PduSessionType::Ipv4), format!("80{v4}"));
+        assert_eq!(options_for(request, PduSessionType::Ipv6), format!("80{v6}"));
+        assert_eq!(options_for(request, PduSessionType::Ipv4v6), format!("80{v6}{v4}"));
+        assert_eq!(options_for("80000c00", PduSessionType::Ipv6), "");
     }
 
     #[test]

@@ -30,9 +30,9 @@ fn handle(sm: &mut SmContext, (octets, converts): (&[u8], bool), env: &Env<'_>, 
             established(sm, env, out);
         }
         (Answer::Established(Err(cause)), N4State::Establishing) => not_established(sm, cause.gsm_cause(), env, out),
-        (Answer::Modified(Ok(tunnel)), N4State::Updating { stale }) => {
+        (Answer::Modified(Ok(ends)), N4State::Updating { stale }) => {
             sm.n4 = N4State::Synced;
-            let is_forwarding = forwarding::answered(sm, Some(tunnel));
+            let is_forwarding = forwarding::answered(sm, Some(ends));
             let is_requested = std::mem::take(&mut sm.usage.is_requested);
             match sm.stage {
                 Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),

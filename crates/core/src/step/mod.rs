@@ -18,12 +18,43 @@ use vireo_types::{AmfUeNgapId, AssocId, Dialect, Instant, Ltmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasFGmmCause, NasFGmmStatus};
 use vireo_wire::nas_eps::{NasEmmCause, NasEmmMessage, NasEmmStatus, NasEpsMessage};
 
-/// Returns the idempotency key of a UE's step. The lowest 4 bits number its effects.
+/// Number of effects of a step that have keys: an [`effect_key`] has 8 bits for the position.
+pub const KEYED_EFFECTS: usize = 1 << 8;
+/// Bits of an idempotency key for the step number.
+const STEP: u64 = (1 << 28) - 1;
+
+/// Returns the idempotency key of a UE's step: LTMSI (28 bits), 4 bits of the effect's position,
+/// step number (28), 4 bits of the effect's position.
+///
+/// The first 16 effects of a step have the keys of release 0.2.0, so hosts of both may take over
+/// from each other.
 pub fn idempotency_key(ltmsi: Ltmsi, step: u32) -> u64 {
-    u64::from(ltmsi.get()) << 36 | u64::from(step) << 4
+    u64::from(ltmsi.get()) << 36 | (u64::from(step) & STEP) << 4
 }
 
-/// Returns the LTMSI of an [`idempotency_key`].
+/// Returns the key of an effect by its position among the effects of the step.
+///
+/// Effects from [`KEYED_EFFECTS`] on have no key (0): a new owner may repeat them. Only messages to
+/// RAN nodes may be there, such as pages in a large registration area.
+pub fn effect_key(step_key: u64, position: usize) -> u64 {
+    if position >= KEYED_EFFECTS {
+        return 0;
+    }
+    let position = position as u64;
+    step_key | (position & 0xf) | (position >> 4) << 32
+}
+
+/// Returns the [`idempotency_key`] of the step of an effect.
+pub fn step_key(effect_key: u64) -> u64 {
+    effect_key & !(0xf | 0xf << 32)
+}
+
+/// Returns the step number of a key, without the bits that the key omits.
+pub fn step_of_key(key: u64) -> u32 {
+    (key >> 4 & STEP) as u32
+}
+
+/// Returns the LTMSI of an [`idempotency_key`] or [`effect_key`].
 pub fn ltmsi_of_key(key: u64) -> Ltmsi {
     Ltmsi::from_raw((key >> 36) as u32)
 }
@@ -268,5 +299,22 @@ mod tests {
         };
         let octets = postcard::to_allocvec(&outcome).expect("it encodes");
         assert_eq!(postcard::from_bytes(&octets), Ok(outcome));
+    }
+
+    #[test]
+    fn effect_keys_differ_within_step_and_between() {
+        let ltmsi = Ltmsi::from_raw(0x0abc_1234);
+        let mut keys = std::collections::HashSet::new();
+        for step in [0, 1, 0x0fff_ffff] {
+            let step_id = idempotency_key(ltmsi, step);
+            for position in 0..KEYED_EFFECTS {
+                let key = effect_key(step_id, position);
+                assert!(keys.insert(key), "effect {position} of step {step}");
+                assert_eq!((step_key(key), step_of_key(key), ltmsi_of_key(key)), (step_id, step, ltmsi));
+            }
+        }
+        // The keys of release 0.2.0.
+        assert_eq!(effect_key(idempotency_key(ltmsi, 77), 15), 0x0abc_1234 << 36 | 77 << 4 | 15);
+        assert_eq!(effect_key(idempotency_key(ltmsi, 77), KEYED_EFFECTS), 0, "no key");
     }
 }

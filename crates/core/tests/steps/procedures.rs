@@ -709,3 +709,16 @@ fn unprotected_replay_is_not_answered() {
     assert_eq!(lab.sent.len(), sent);
     assert!(fault(&lab, "nas-unprotected") && lab.ue.mm() == MmState::Registered);
 }
+
+/// CONFIGURATION UPDATE COMMAND without acknowledgement (TS 24.501 5.4.4), after the registration.
+#[test]
+fn registered_ue_learns_network_name() {
+    for (name, expected) in [("Vireo", 1), ("", 0)] {
+        let mut lab = Lab::new();
+        lab.config.information.full_name = name.into();
+        lab.register();
+        let updates = lab.events.iter().filter(|event| matches!(event, ue::Event::ConfigurationUpdated)).count();
+        assert_eq!(updates, expected, "{:?}", lab.events);
+        lab.session(1);
+    }
+}

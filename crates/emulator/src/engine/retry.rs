@@ -8,6 +8,7 @@ use super::timers::Kind;
 use super::worker::Worker;
 use crate::mix::{Activity, RestState, SECOND_PSI};
 use crate::options::Retry;
+use crate::rat::Rat;
 use crate::scenario::Step;
 use crate::ue::{MmState, Registration};
 use std::sync::atomic::Ordering;
@@ -18,13 +19,16 @@ const ATTEMPTS: u8 = 5;
 /// The same for the first registration of a UE with unlimited retries.
 const FIRST_ATTEMPTS: u8 = 30;
 
-/// Timers of TS 24.501 10.2 and 10.3. Those of TS 24.301 10.2 and 10.3 are equal, except T3417
-/// (5 s), T3482 (8 s) and T3492 (6 s).
+/// Timers of TS 24.501 10.2 and 10.3.
 const T3510: Duration = Duration::from_secs(15);
 const T3517: Duration = Duration::from_secs(15);
 const T3521: Duration = Duration::from_secs(15);
 const T3580: Duration = Duration::from_secs(16);
 const T3582: Duration = Duration::from_secs(16);
+/// Timers of TS 24.301 10.2 and 10.3 that differ from those of 5G.
+const T3417: Duration = Duration::from_secs(5);
+const T3482: Duration = Duration::from_secs(8);
+const T3492: Duration = Duration::from_secs(6);
 /// The gNB's timeout for handovers and releases. It is not standardised.
 const GNB: Duration = Duration::from_secs(5);
 
@@ -37,14 +41,18 @@ impl Worker<'_> {
         match self.options.retry {
             Retry::Never => self.options.timeout,
             Retry::After { retry, .. } if !self.begins(owner, step) => retry,
-            Retry::After { .. } | Retry::Standard => match step {
-                Step::Register(_) | Step::RegisterWith(_) => T3510,
-                Step::Service | Step::Connect => T3517,
-                Step::Deregister | Step::SwitchOff | Step::Leave => T3521,
-                Step::Establish { .. } => T3580,
-                Step::Release { .. } => T3582,
-                _ => GNB,
-            },
+            Retry::After { .. } | Retry::Standard => {
+                let is_eps = self.slots[owner as usize].ue.rat() == Rat::Eps;
+                let by_rat = |nr, eps| if is_eps { eps } else { nr };
+                match step {
+                    Step::Register(_) | Step::RegisterWith(_) => T3510,
+                    Step::Service | Step::Connect => by_rat(T3517, T3417),
+                    Step::Deregister | Step::SwitchOff | Step::Leave => T3521,
+                    Step::Establish { .. } => by_rat(T3580, T3482),
+                    Step::Release { .. } => by_rat(T3582, T3492),
+                    _ => GNB,
+                }
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use std::fmt;
 pub(super) enum Event {
     /// Kill the host with the most UEs
     Kill,
-    /// Kill the shard with the most UEs, with --churn and --shards
+    /// Kill a shard at work, with --churn and --shards
     #[value(skip)]
     KillShard,
     /// Stop the host with the most UEs, and resume it after the takeover

@@ -79,6 +79,8 @@ struct RunningEvent {
     took: Option<Duration>,
     /// Processes of the shard that had ended before.
     ends: u64,
+    /// Whether the killed shard was at work.
+    was_at_work: bool,
     /// Whether the killed process has been restarted.
     back: bool,
 }
@@ -133,9 +135,15 @@ impl EventScript {
             self.look = now + LOOK_EVERY;
             return self.advance(lab, core, happening);
         }
-        self.look = now + COUNT_EVERY;
         let first_or_last = self.over.is_empty() || self.to_come.is_empty();
-        if !self.is_whole_for(core, now, if first_or_last { MARGIN } else { PAUSE })? {
+        // The next shard is killed as soon as every UE has its copies again.
+        let (every, pause) = match self.to_come.front() {
+            _ if first_or_last => (COUNT_EVERY, MARGIN),
+            Some(Event::KillShard) => (LOOK_EVERY, Duration::ZERO),
+            _ => (COUNT_EVERY, PAUSE),
+        };
+        self.look = now + every;
+        if !self.is_whole_for(core, now, pause)? {
             return Ok(());
         }
         let Some(event) = self.to_come.pop_front() else {
@@ -143,7 +151,7 @@ impl EventScript {
             return Ok(());
         };
         self.whole = None;
-        let (mut ues, mut ends) = (0, 0);
+        let (mut ues, mut ends, mut was_at_work) = (0, 0, false);
         let mut began = Instant::now();
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let member = match event {
@@ -164,9 +172,9 @@ impl EventScript {
                 host
             }
             Event::KillShard => {
-                let shard = core.kill_busiest_shard()?;
-                (ues, ends) = (shard.ues, shard.ends);
-                shard.shard.into()
+                let killed = core.kill_random_shard()?;
+                (ues, ends, was_at_work) = (killed.status.ues, killed.status.ends, killed.was_at_work);
+                killed.status.shard.into()
             }
             Event::Add => core.add_host(lab)?,
             Event::Balancer => core.kill_balancer(false)?,
@@ -178,7 +186,8 @@ impl EventScript {
         };
         eprintln!("demo: {event} ({ues} UEs)");
         let began_unix_us = unix.as_micros() as u64;
-        self.now = Some(RunningEvent { event, member, ues, began, began_unix_us, took: None, ends, back: false });
+        let (took, back) = (None, false);
+        self.now = Some(RunningEvent { event, member, ues, began, began_unix_us, took, ends, was_at_work, back });
         Ok(())
     }
 
@@ -299,6 +308,9 @@ struct Report {
     longest_gap_ms: f64,
     /// Longest latency of each kind of procedure, in milliseconds.
     slowest_ms: BTreeMap<String, f64>,
+    /// Killed shards that were at work, with `--shards`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shards_at_work: Option<usize>,
     events: Vec<EventReport>,
 }
 
@@ -337,6 +349,10 @@ impl Report {
             echoes_lost: result.user_plane.echoes_lost,
             slowest_ms: result.latency_us.iter().map(|(name, l)| (name.clone(), l.max as f64 / 1e3)).collect(),
             longest_gap_ms: result.user_plane.longest_gap_us as f64 / 1e3,
+            shards_at_work: over
+                .iter()
+                .any(|happening| happening.event == Event::KillShard)
+                .then(|| over.iter().filter(|happening| happening.was_at_work).count()),
             events: told.collect(),
         }
     }
@@ -358,7 +374,8 @@ impl fmt::Display for Report {
         let heads = ("event", "at", "UEs", "map after", "worst wait", "failed", "lost");
         let (event, at, ues, map, wait, failed, lost) = heads;
         writeln!(f, "  {event:<36} {at:>7} {ues:>6} {map:>9} {wait:>11} {failed:>7} {lost:>5}")?;
-        for EventReport { event, at_s, ues, took_ms, worst_ms, failed, lost } in &self.events {
+        let has_table = |told: &&EventReport| self.events.len() <= TABLE || told.failed + told.lost > 0;
+        for EventReport { event, at_s, ues, took_ms, worst_ms, failed, lost } in self.events.iter().filter(has_table) {
             let line = format!("{event:<36} {at_s:>5.1} s {ues:>6} {took_ms:>6.0} ms {worst_ms:>8.0} ms");
             writeln!(f, "  {line} {failed:>7} {lost:>5}")?;
         }
@@ -375,10 +392,15 @@ impl fmt::Display for Report {
                 self.echoes, self.echoes_lost, self.longest_gap_ms
             )?;
         }
+        if let Some(at_work) = self.shards_at_work {
+            writeln!(f, "  shards killed {}: {at_work} of them at work", self.events.len())?;
+        }
         write!(f, "  lost: {}", self.lost)
     }
 }
 
+/// Number of events above which the table has only those with failures.
+const TABLE: usize = 100;
 /// Width of a timeline interval in seconds.
 const WIDTH_S: f64 = 0.1;
 
@@ -539,6 +561,7 @@ mod tests {
             began_unix_us: 3_000_000 + n * 1_000_000,
             took: Some(Duration::from_millis(250)),
             ends: 0,
+            was_at_work: false,
             back: false,
         };
         (0..).zip(&EVENTS).map(happening).collect()

@@ -107,6 +107,11 @@ impl Userspace {
         None
     }
 
+    /// Returns true if events wait for the next poll.
+    fn has_pending(&self) -> bool {
+        self.associations.has_pending() || !self.events.list.is_empty()
+    }
+
     /// Reads a transport and passes its packets to the library.
     fn receive(&mut self, number: u32) {
         let Some(transport) = self.shared.transports.get(number as usize) else { return };
@@ -221,7 +226,7 @@ impl Endpoint for Userspace {
             let hold = self.flush_or_hold();
             let rest = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let most = if self.associations.is_empty() { IDLE } else { TICK };
-            let pending = total > 0 || self.associations.has_pending() || !self.events.list.is_empty();
+            let pending = total > 0 || self.has_pending();
             let wait = if pending { Duration::ZERO } else { rest.map_or(most, |rest| rest.min(most)) };
             let wait = hold.map_or(wait, |hold| hold.min(wait));
             let (count, woken) = self.poll_once(wait, sink)?;
@@ -230,6 +235,10 @@ impl Endpoint for Userspace {
                 return Ok(total);
             }
         }
+    }
+
+    fn send_pending(&mut self) {
+        self.flush_or_hold();
     }
 
     fn send(&mut self, assoc: AssocId, wanted: u16, ppid: u32, data: &[u8]) -> Result<(), SendError> {
@@ -314,6 +323,9 @@ impl Endpoint for Userspace {
     }
 
     fn poll_within(&self) -> Option<Duration> {
+        if self.has_pending() {
+            return Some(Duration::ZERO);
+        }
         let held = self.sacks_since.map(|_| HOLD);
         Some(held.unwrap_or(if self.associations.is_empty() { IDLE } else { TICK }))
     }

@@ -13,6 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 use vireo_core::placement::balance::map::BucketMap;
 use vireo_core::placement::balance::{BalancerId, HostId};
+use vireo_core::step::step_key;
 use vireo_emulator::{enb, gnb, ue};
 use vireo_types::{Bucket, Dialect};
 use vireo_wire::{ngap, s1ap};
@@ -179,7 +180,7 @@ impl Oracle {
             }
         }
         // Number of the step, common to all its effects.
-        let step = name >> 4;
+        let step = step_key(name);
         if let Some(hop) = next_hop
             && *self.hops.entry(hash((key, hop))).or_insert(step) != step
         {

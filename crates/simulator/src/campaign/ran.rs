@@ -23,8 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use vireo_core::config::{
-    Charging, CiotConfig, CoreConfig, DnnConfig, NodeName, PowerSavingConfig, SecurityConfig, SliceConfig,
-    SliceProfile, Timers, UpfConfig,
+    Charging, CiotConfig, CoreConfig, DnnConfig, EpsConfig, NetworkInformation, NodeName, PowerSavingConfig,
+    SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
 use vireo_core::placement::balance::BalancerId;
 use vireo_emulator::gnb::{GnbConfig, Outbox};
@@ -170,7 +170,7 @@ fn internet() -> Dnn {
 
 /// Returns the core's configuration for these radio access technologies.
 pub(super) fn config_of_rats(rats: Rats) -> CoreConfig {
-    CoreConfig { interworks: rats == Rats::Both, ..config() }
+    CoreConfig { eps: EpsConfig { interworks: rats == Rats::Both, ..EpsConfig::default() }, ..config() }
 }
 
 /// Returns the configuration with timers that expire within a simulation.
@@ -203,6 +203,7 @@ pub(crate) fn config() -> CoreConfig {
             ipv4_pool: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
             ipv6_pool: None,
             dns: Vec::new(),
+            p_cscf: Vec::new(),
             mtu: 1400,
         }],
         security: SecurityConfig {
@@ -217,8 +218,8 @@ pub(crate) fn config() -> CoreConfig {
         n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
         n2_endpoints: Vec::new(),
         smf_is_remote: false,
-        interworks: false,
-        restricts_dcnr: false,
+        eps: EpsConfig::default(),
+        information: NetworkInformation::default(),
     }
 }
 
@@ -271,7 +272,7 @@ impl Ran {
             }
         };
         let mut profile = Profile::new(plmn(), SLICE, internet());
-        profile.interworks = network.config.interworks;
+        profile.interworks = network.config.eps.interworks;
         if network.has_several_balancers {
             network.clock.after(100 * MS, Event::Connect);
         } else {

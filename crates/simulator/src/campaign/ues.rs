@@ -25,7 +25,7 @@ use vireo_core::placement::message::ToReplica;
 use vireo_core::placement::ran_nodes::{MessageTarget, RanNodeTable};
 use vireo_core::placement::replica::{Commit, EffectAssociations};
 use vireo_core::schedule::kind;
-use vireo_core::step::Effect;
+use vireo_core::step::{Effect, effect_key, idempotency_key};
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest};
 use vireo_core::{Env, Identifiers};
 use vireo_types::{
@@ -556,7 +556,7 @@ impl Host {
         let outbox = Outbox {
             at: now,
             ltmsi: ue.ltmsi,
-            key: u64::from(ue.ltmsi.get()) << 36 | u64::from(ue.sequence as u32) << 4,
+            key: idempotency_key(ue.ltmsi, ue.sequence as u32),
             input,
             seids: outcome.effects.iter().filter_map(seid).collect(),
             settled: old.into_iter().filter(|old| !references.contains(old) && *old != ue.ltmsi).collect(),
@@ -669,12 +669,12 @@ impl Host {
         (slot, associations): (u32, EffectAssociations),
         outbox: &Outbox,
     ) {
-        for (n, effect) in (0_u64..).zip(&outbox.effects) {
+        for (n, effect) in outbox.effects.iter().enumerate() {
             let Effect::Ngap { assoc: node, .. } = effect else { continue };
             let named = associations.iter().flatten().find(|(of, _)| of == node).map(|(_, by)| *by);
             let used = self.ues.nodes.effect_association(associations, *node, Some(UeKey::Own(slot)));
             if named.is_some() && used != named {
-                network.oracle.on_unconfirmed(outbox.key | n & 0xf);
+                network.oracle.on_unconfirmed(effect_key(outbox.key, n));
             }
         }
     }
@@ -728,8 +728,8 @@ impl Host {
     pub(super) fn send_effects(&mut self, network: &mut Network, route: EffectRoute, outbox: &Outbox) {
         let EffectRoute { slot, served_by, associations } = route;
         let mut seids = outbox.seids.iter();
-        for (n, effect) in (0_u64..).zip(&outbox.effects) {
-            let key = outbox.key | n & 0xf;
+        for (n, effect) in outbox.effects.iter().enumerate() {
+            let key = effect_key(outbox.key, n);
             match effect {
                 Effect::ReleaseStale { assoc: node, amf_id, ran_id } => {
                     let Some(assoc) = self.ues.nodes.association_to(*node, slot.map(UeKey::Own)) else { continue };

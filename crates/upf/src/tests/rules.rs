@@ -178,6 +178,45 @@ fn forwarding(to: Teid, qfi: Option<u8>, extension_deletion: Option<u8>) -> Sess
     request
 }
 
+/// TS 23.401 5.5.1.2.2: a tunnel for each direction, whose packets do not mix.
+#[test]
+fn both_directions_of_source_reach_target() {
+    let (down, up) = (Teid(0xf00), Teid(0xf01));
+    let mut b = bench();
+    let (seid, _) = b.session();
+    b.modify(seid, &forward(RAN_TEID));
+    let mut request = forwarding(down, None, None);
+    request.create_pdrs.push(CreatePdr {
+        outer_header_removal: Some(OuterHeaderRemoval::GTPU),
+        far_id: Some(FarId(4)),
+        qer_ids: std::iter::once(QerId(3)).collect(),
+        ..uplink_pdr(4, CHOOSE)
+    });
+    request.create_fars.push(to_gnb(4, up.0));
+    let response = b.modify(seid, &request);
+    assert_eq!((response.cause, response.created_pdrs.len()), (Cause::REQUEST_ACCEPTED, 2));
+    let ends: Vec<_> =
+        response.created_pdrs.iter().filter_map(|pdr| pdr.f_teid.and_then(|f_teid| f_teid.teid())).collect();
+    for (end, to, packet) in [(ends[0], down, ipv4(SERVER, UE, 80)), (ends[1], up, ipv4(UE, SERVER, 60))] {
+        let mut datagram = gtpu::plain_g_pdu_header(end, packet.len()).expect("short").to_vec();
+        datagram.extend(&packet);
+        b.plane.receive_n3((GNB, 2152).into(), &datagram, b.now.instant);
+        let sent = std::mem::take(&mut b.plane.n3);
+        let relayed = Packet::parse(&sent[0].1).expect("sound");
+        assert_eq!((sent.len(), relayed.teid, relayed.payload), (1, to, &packet[..]));
+    }
+    assert!(b.plane.n6.is_empty());
+    let mut removal = SessionModificationRequest::default();
+    for (pdr, far) in [(3, 3), (4, 4)] {
+        removal.remove_pdrs.push(RemovePdr { pdr_id: PdrId(pdr) });
+        removal.remove_fars.push(RemoveFar { far_id: FarId(far) });
+    }
+    removal.remove_qers.push(RemoveQer { qer_id: QerId(3) });
+    assert_eq!(b.modify(seid, &removal).cause, Cause::REQUEST_ACCEPTED);
+    b.delete(seid);
+    assert!(b.plane.tables.is_empty());
+}
+
 /// TS 23.502 4.9.1.3 and 4.11.1.2.
 #[test]
 fn packets_of_handover_source_reach_target() {

@@ -53,7 +53,7 @@ impl Host {
 
     /// Starts waiting new UEs while there is room. Returns true if it started any.
     pub(in crate::host) fn serve_newcomers(&mut self) -> bool {
-        let most = if self.inputs.queue.is_empty() { BATCH } else { WITH_INPUTS };
+        let most = if self.waiting_inputs() == 0 { BATCH } else { WITH_INPUTS };
         for served in 0..most {
             if self.admission.half_open.waiting.is_empty() || self.has_backlog() || !self.begins_newcomers() {
                 return served > 0;

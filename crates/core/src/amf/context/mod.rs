@@ -273,7 +273,7 @@ impl UeContext {
 
     /// Returns true if the UE may not use NR as secondary RAT, by subscription or configuration.
     pub fn restricts_dcnr(&self, config: &CoreConfig) -> bool {
-        config.restricts_dcnr || self.subscription.as_ref().is_some_and(|s| s.restricts_dcnr)
+        config.eps.restricts_dcnr || self.subscription.as_ref().is_some_and(|s| s.restricts_dcnr)
     }
 
     /// Returns what an eNB of the PLMN needs for EN-DC of the UE.

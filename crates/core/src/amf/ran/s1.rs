@@ -399,6 +399,19 @@ mod tests {
     }
 
     #[test]
+    fn setup_fails_with_separate_smf() {
+        use vireo_wire::s1ap::{Cause, CauseMisc};
+        let config = crate::config::CoreConfig { smf_is_remote: true, ..crate::smf::tests::config() };
+        let mut node = None;
+        let outcome = step(&mut node, &request("99970", 1), with_first_mme(&config));
+        assert_eq!((node, outcome.fault), (None, Some("s1-setup-in-sba-mode")));
+        let octets = outcome.answer.expect("an answer");
+        let pdu = S1AP_PDU::decode(&octets).expect("a PDU");
+        assert_eq!(pdu.kind(), S1apPduKind::Unsuccessful_S1Setup);
+        assert_eq!(pdu.ie::<ie::Cause>().and_then(Result::ok), Some(Cause::misc(CauseMisc::unspecified)));
+    }
+
+    #[test]
     fn message_before_setup_is_an_error() {
         let (mut node, config) = (None, crate::smf::tests::config());
         let reset = reset_all(&Cause::misc(CauseMisc::om_intervention));

@@ -32,7 +32,7 @@ pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> 
 }
 
 /// Encodes DOWNLINK NAS TRANSPORT with what the eNB needs for EN-DC, and with the UE radio
-/// capability if there is any. An eNB asks a UE whose capability it does not get (8.6.2.2).
+/// capability if there is any. An eNB asks a UE whose capability it does not get.
 pub fn accept_transport(connection: &Connection, nas: Vec<u8>, en_dc: EnDc, radio_capability: &[u8]) -> Vec<u8> {
     let build = || -> Result<S1APPDU<'_>, s1ap::Error> {
         let mut ies = vec![

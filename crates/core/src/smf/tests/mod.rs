@@ -31,6 +31,7 @@ pub(crate) fn config() -> CoreConfig {
         ipv4_pool: None,
         ipv6_pool: None,
         dns: vec![Ipv4Addr::new(8, 8, 8, 8).into()],
+        p_cscf: Vec::new(),
         mtu: 1400,
     };
     use PduSessionType::{Ipv4, Ipv4v6, Ipv6};

@@ -97,7 +97,7 @@ fn nr_algorithms_go_to_ue_and_enb() {
 #[test]
 fn ue_without_nr_has_no_nr_algorithms() {
     let mut network = Network::new();
-    network.config.restricts_dcnr = true;
+    network.config.eps.restricts_dcnr = true;
     network.attach();
     let command = network.ue.received.iter().find_map(|message| match message {
         NasEmmMessage::SecurityModeCommand(command) => Some(command),
@@ -116,7 +116,7 @@ fn restriction_goes_to_ue_and_enb() {
         let mut network = Network::new();
         match by_subscription {
             true => network.subscription.restricts_dcnr = true,
-            false => network.config.restricts_dcnr = true,
+            false => network.config.eps.restricts_dcnr = true,
         }
         attach(&mut network);
         assert!(is_restricted(&sent(&network, Pdu::Initiating_InitialContextSetup)));
@@ -136,7 +136,7 @@ fn restriction_goes_to_ue_and_enb() {
 #[test]
 fn restricting_accepts_equal_those_of_pycrate() {
     let mut network = Network::new();
-    network.config.restricts_dcnr = true;
+    network.config.eps.restricts_dcnr = true;
     attach(&mut network);
     network.update(UpdateType::TaUpdating);
     let guti = NasEpsMobileIdentity::new(hex::decode("f699f9078001c3deadbeef").expect("digits"));
@@ -166,7 +166,7 @@ fn restricting_accepts_equal_those_of_pycrate() {
 #[test]
 fn update_changes_nr_capability() {
     let mut network = attached();
-    network.config.restricts_dcnr = true;
+    network.config.eps.restricts_dcnr = true;
     network.update_with(UpdateType::TaUpdating, |request| {
         request.ue_network_capability = Some(NasUeNetworkCapability::new(vec![0xe0, 0x60]));
     });
@@ -200,7 +200,7 @@ fn path_switch_corrects_nr_algorithms() {
         assert_eq!(network.notes.contains(&Note::fault("security-capability-mismatch")), is_wrong, "{nr:?}");
     }
     let mut network = attached();
-    network.config.restricts_dcnr = true;
+    network.config.eps.restricts_dcnr = true;
     path_switch(&mut network, Some(NR));
     assert!(is_restricted(&sent(&network, Pdu::Successful_PathSwitchRequest)));
 }
@@ -208,7 +208,7 @@ fn path_switch_corrects_nr_algorithms() {
 #[test]
 fn s1_handover_takes_nr_algorithms_along() {
     let mut network = attached();
-    network.config.restricts_dcnr = true;
+    network.config.eps.restricts_dcnr = true;
     network.set_up_enb(1);
     let ids = (network.mme_id.expect("a connection"), network.enb_id);
     network.take_from_enb(&pdus::required(ids, 0x12346, true));

@@ -149,6 +149,26 @@ fn service_gap_accepts_equal_those_of_pycrate() {
     }
 }
 
+/// After attach and update in another place, not after a periodic update.
+#[test]
+fn network_information_equals_pycrate() {
+    let mut network = Network::new();
+    network.now = Instant(1_795_964_645_000_000);
+    let information = &mut network.config.information;
+    (information.full_name, information.short_name) = ("Vireo Net".into(), "Vireo".into());
+    information.time_zone = Some(8);
+    network.attach();
+    network.update(UpdateType::TaUpdating);
+    network.update(UpdateType::PeriodicUpdating);
+    let information = |message: &NasEmmMessage| match message {
+        NasEmmMessage::EmmInformation(information) => Some(emm(*information.clone()).encode().expect("it encodes")),
+        _ => None,
+    };
+    let sent: Vec<_> = network.ue.received.iter().filter_map(information).map(hex::encode).collect();
+    let expected = hex::encode(golden("EmmInformation"));
+    assert_eq!(sent, [expected.clone(), expected]);
+}
+
 /// Replaces the parts of an ATTACH ACCEPT that the goldens have chosen.
 fn with_golden_parts(mut accept: NasAttachAccept, name: &str) -> Vec<u8> {
     let Ok(NasEpsMessage::Emm(_, NasEmmMessage::AttachAccept(golden))) = NasEpsMessage::decode(&golden(name)) else {

@@ -9,6 +9,7 @@ use vireo_core::amf::engine::Event;
 use vireo_core::smf::RanState;
 use vireo_core::step::{Effect, Kind, Note};
 use vireo_types::*;
+use vireo_wire::pfcp;
 use vireo_wire::s1ap::{S1AP_PDU, S1APPDU, S1apPduKind as Pdu, ie, *};
 
 /// eNB ID of the second eNB.
@@ -328,6 +329,60 @@ fn source_without_direct_path_forwards_by_upf() {
     network.event(Event::Deadline);
     network.settle();
     assert!(network.context().is_some_and(|context| context.sessions[0].handover.forwarding.is_none()));
+}
+
+/// TS 23.401 5.5.1.2.2 steps 6 and 8: each direction that the target has an end for.
+#[test]
+fn upf_forwards_each_direction_with_target_end() {
+    const UPLINK: [u8; 4] = [6, 6, 6, 6];
+    type Case = ([Option<[u8; 4]>; 2], &'static [u16], [Option<u32>; 2]);
+    let upf = crate::lab::FORWARDING_TEID;
+    let cases: [Case; 3] = [
+        ([Some(FORWARDING_TEID), Some(UPLINK)], &[3, 4], [Some(upf), Some(upf + 1)]),
+        ([None, Some(UPLINK)], &[4], [None, Some(upf + 1)]),
+        ([None, None], &[], [None, None]),
+    ];
+    for (ends, rules, ours) in cases {
+        let mut network = two_enbs();
+        let mme = require(&mut network, false);
+        network.effects.clear();
+        network.take_from(1, &pdus::acknowledge_with(mme, &[5], ends));
+        let requests = modifications(&network);
+        let created: Vec<_> = requests.iter().flat_map(|request| &request.create_pdrs).collect();
+        assert_eq!(created.iter().map(|pdr| pdr.pdr_id.0).collect::<Vec<_>>(), rules);
+        let fars: Vec<_> = requests.iter().flat_map(|request| &request.create_fars).collect();
+        let header = |far: &&pfcp::CreateFar| {
+            far.forwarding_parameters.as_ref()?.outer_header_creation.as_ref()?.teid.map(|teid| teid.0.to_be_bytes())
+        };
+        assert_eq!(fars.iter().filter_map(header).collect::<Vec<_>>(), ends.into_iter().flatten().collect::<Vec<_>>());
+
+        let command = sent(&network, 0, Pdu::Successful_HandoverPreparation).expect("a command");
+        let item = command.items::<ie::E_RABSubjecttoDataForwardingList>().next().map(|item| item.expect("an item"));
+        let teid = |teid: Option<GTPTEID>| teid.map(|teid| u32::from_be_bytes(teid.0));
+        let told = item.map_or([None, None], |item| [teid(item.dl_gtp_teid), teid(item.ul_gtp_teid)]);
+        assert_eq!(told, ours);
+
+        (network.serving, network.enb_id, network.mme_id) = (1, TARGET_ID, Some(mme));
+        network.take_from(1, &pdus::notify(mme));
+        is_at_target(&network);
+        network.effects.clear();
+        network.now = network.now + Duration::from_secs(6);
+        network.event(Event::Deadline);
+        network.settle();
+        let requests = modifications(&network);
+        let removed = requests.iter().flat_map(|request| &request.remove_pdrs).map(|pdr| pdr.pdr_id.0);
+        assert_eq!(removed.collect::<Vec<_>>(), rules, "what was created is removed");
+        assert!(network.context().is_some_and(|context| context.sessions[0].handover.forwarding.is_none()));
+    }
+}
+
+/// Returns the requests to the UPF, of which all are modifications.
+fn modifications(network: &Network) -> Vec<pfcp::SessionModificationRequest> {
+    let messages = network.effects.iter().filter_map(|effect| match effect {
+        Effect::Pfcp { message, .. } => Some(pfcp::Message::new(message).expect("a message")),
+        _ => None,
+    });
+    messages.map(|m| <pfcp::SessionModificationRequest as pfcp::Body>::parse(&m).expect("a request")).collect()
 }
 
 #[test]

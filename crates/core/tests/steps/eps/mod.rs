@@ -3,6 +3,7 @@
 mod ciot;
 mod ciot_data;
 mod collisions;
+mod emergency;
 mod en_dc;
 mod enb;
 mod erabs;
@@ -12,7 +13,7 @@ mod handover;
 pub(crate) mod kdf;
 mod lost_bearers;
 mod network;
-mod pdus;
+pub(crate) mod pdus;
 mod power_saving;
 mod protection;
 mod refusals;

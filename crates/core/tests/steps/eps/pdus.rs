@@ -99,9 +99,15 @@ pub(super) fn required((mme, enb): (u32, u32), target: u32, direct: bool) -> Vec
 /// Returns HANDOVER REQUEST ACKNOWLEDGE that admits these E-RABs, with an end for forwarded
 /// downlink packets.
 pub(super) fn acknowledge(mme: u32, erabs: &[u8]) -> Vec<u8> {
+    acknowledge_with(mme, erabs, [Some(FORWARDING_TEID), None])
+}
+
+/// As [`acknowledge`], with these ends for forwarded packets, of the downlink and the uplink.
+pub(super) fn acknowledge_with(mme: u32, erabs: &[u8], forwarded: [Option<[u8; 4]>; 2]) -> Vec<u8> {
     let item = |ebi: &u8| {
-        let (to, teid) = (Some(address()), Some(GTPTEID(FORWARDING_TEID)));
-        let item = ERABAdmittedItem::new(erab_id(*ebi), address(), GTPTEID(TEID), to, teid, None, None, None);
+        let [down, up] = forwarded.map(|teid| (teid.map(|_| address()), teid.map(GTPTEID)));
+        let (id, teid) = (erab_id(*ebi), GTPTEID(TEID));
+        let item = ERABAdmittedItem::new(id, address(), teid, down.0, down.1, up.0, up.1, None);
         build_s1ap_ie!(IGNORE E_RABAdmittedItem(item)).expect("an item")
     };
     encoded(build_s1ap!(
@@ -182,7 +188,7 @@ pub(super) fn released((mme, enb): (u32, u32), ebi: u8) -> Vec<u8> {
 }
 
 /// Returns E-RAB MODIFICATION INDICATION that moves these E-RABs.
-pub(super) fn modified((mme, enb): (u32, u32), erabs: &[u8]) -> Vec<u8> {
+pub(crate) fn modified((mme, enb): (u32, u32), erabs: &[u8]) -> Vec<u8> {
     let item = |ebi: &u8| {
         let item = ERABToBeModifiedItemBearerModInd::new(erab_id(*ebi), address(), GTPTEID(TEID), None);
         build_s1ap_ie!(REJECT E_RABToBeModifiedItemBearerModInd(item)).expect("an item")

@@ -189,6 +189,32 @@ fn bearer_without_answer_is_released() {
     assert!(network.context().is_some_and(|c| c.is_registered()));
 }
 
+/// The UE has not received the activation request, and repeats its own (T3482). A second bearer
+/// would stay without use.
+#[test]
+fn repeated_connectivity_request_adds_no_bearer() {
+    let mut network = attached();
+    network.subscribe("ims");
+    network.ue.remaining = Some(0);
+    network.connect(2, Some("ims"));
+    network.ue.remaining = None;
+    network.connect(2, Some("ims"));
+    let Some((6, 2, NasEsmMessage::ActivateDefaultEpsBearerContextRequest(_))) = network.ue.received_esm.last() else {
+        panic!("{:?}", network.ue.received_esm)
+    };
+    let bearers = |network: &Network| network.context().map(|c| c.sessions.iter().map(|s| s.id()).collect::<Vec<_>>());
+    assert_eq!(bearers(&network), Some(vec![5, 6]));
+    // The PTI is free again.
+    network.connect(2, Some("ims"));
+    assert_eq!(bearers(&network), Some(vec![5, 6, 7]));
+    // The UPF has not answered the first one.
+    network.upf_answers = false;
+    network.connect(3, Some("ims"));
+    network.connect(3, Some("ims"));
+    network.upf_catches_up();
+    assert_eq!(bearers(&network), Some(vec![5, 6, 7, 8]));
+}
+
 /// T3495: the bearer is released without the UE's answer (6.4.4.5 a).
 #[test]
 fn deactivation_without_answer_ends() {

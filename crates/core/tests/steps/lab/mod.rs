@@ -35,7 +35,7 @@ pub(crate) const ASSOC: AssocId = AssocId(7);
 /// Association of the only eNB.
 pub(crate) const ENB: AssocId = ASSOC.with_dialect(Dialect::Eps);
 const OWNER: u32 = 1;
-/// TEID that UPFs allocate for forwarded packets.
+/// TEID that UPFs allocate for forwarded downlink packets; the next one is for uplink packets.
 pub(crate) const FORWARDING_TEID: u32 = 0x300;
 pub(crate) const SLICE: Snssai = Snssai { sst: 1, sd: None };
 
@@ -710,8 +710,9 @@ pub(crate) fn upf_answer(request: &[u8], upf: SocketAddr, seid: Seid) -> Option<
         let id = created.ies().map_while(Result::ok).find(|ie| ie.id == pfcp::PdrId::ID);
         let id = id.expect("an ID").read::<pfcp::PdrId>().expect("an ID");
         if kind == pfcp::MessageType::SESSION_MODIFICATION_RESPONSE {
+            let teid = Teid(FORWARDING_TEID + u32::from(id == pfcp::PdrId(4)));
             answer.group(pfcp::CreatedPdr::ID, |pdr| {
-                pdr.put(&id).put(&pfcp::FTeid::new(Teid(FORWARDING_TEID), address.into()));
+                pdr.put(&id).put(&pfcp::FTeid::new(teid, address.into()));
             });
         }
     }

@@ -5,6 +5,7 @@
 
 mod forwarding;
 mod pdus;
+mod unconfirmed;
 
 use super::phone::{ENB_UE, Phone, derived};
 use super::{BEARER, authentications, qers, succeeded, update_accept};
@@ -655,7 +656,21 @@ fn procedure_of_source_ends_at_arrival() {
     assert_eq!(context.security.map(|s| s.uplink), Some(phone.lab.ue.security().expect("keys").uplink_count()));
 }
 
-/// A UE moves back before the UPF has answered.
+/// E-RAB MODIFICATION INDICATION of the source during the preparation: the handover goes on.
+#[test]
+fn modification_leaves_handover_to_5g() {
+    let mut phone = in_4g();
+    require_5g(&mut phone, GNB_ID);
+    let amf = requested_amf_id(&phone);
+    phone.lab.take_from_enb(&crate::eps::pdus::modified((phone.mme_id(), ENB_UE), &[5]));
+    assert!(to_enb(&phone, S1apPduKind::Successful_E_RABModificationIndication).is_none());
+    phone.lab.take_from_gnb(0, &pdus::acknowledged_by_gnb(amf, &[3]));
+    assert!(to_enb(&phone, S1apPduKind::Successful_HandoverPreparation).is_some());
+    phone.lab.take_from_gnb(0, &pdus::notified_by_gnb(amf));
+    assert!(phone.is_all_of(Dialect::Nr));
+    assert_eq!((succeeded(&phone, Kind::Handover), failed(&phone)), (1, 0));
+}
+
 /// The UPF has not answered the first conversion when the UE, which has returned, goes to another
 /// eNB.
 #[test]
@@ -680,6 +695,7 @@ fn path_switch_before_conversion_succeeds() {
     assert_eq!((session.ran, session.downlink.map(|tunnel| tunnel.teid.0)), (RanState::Up, Some(0x0909_0909)));
 }
 
+/// A UE moves back before the UPF has answered.
 #[test]
 fn return_before_upf_answer_converts_twice() {
     let mut phone = in_5g();

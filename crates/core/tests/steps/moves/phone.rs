@@ -67,7 +67,7 @@ impl Phone {
     /// Returns a UE that is registered in 5G and idle, with one session of PDU session ID 3.
     pub(super) fn new() -> Self {
         let mut lab = Lab::new();
-        lab.config.interworks = true;
+        lab.config.eps.interworks = true;
         lab.register();
         lab.session(3);
         lab.idle();

@@ -32,7 +32,8 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, mut nas: Option<Vec<u8>>, mut sessi
         }
         if let Some(nas) = nas.filter(|_| !ctx.is_being_released()) {
             let en_dc = ctx.ue.en_dc(ctx.env.config, connection.tai.plmn);
-            // Without a context, an eNB gets the radio capability here (TS 36.413 8.6.2.2).
+            // Without a context, an eNB gets the radio capability here (TS 36.413,
+            // Downlink NAS Transport).
             let is_over_nas = connection.ran.is_none() && !ctx.ue.ciot().is_empty();
             let known = if is_over_nas { ctx.ue.radio_capability_for(Dialect::Eps).to_vec() } else { Vec::new() };
             ctx.send(|c| access::accept_transport(c, nas, en_dc, &known));

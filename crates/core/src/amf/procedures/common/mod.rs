@@ -7,6 +7,7 @@
 //! - [`congestion`]: rejection of UEs during overload
 //! - [`emm`]: parts of EMM messages
 //! - [`moves`]: a UE that comes from the other dialect
+//! - [`network_information`]: name and local time of the network
 //! - [`power_saving`]: power saving and extended DRX that a UE requests
 //! - [`user_data`]: packets of a UE over NAS
 
@@ -15,6 +16,7 @@ pub mod context_setup;
 pub mod emm;
 pub mod end_of_registration;
 pub mod moves;
+pub mod network_information;
 pub mod power_saving;
 pub mod security_setup;
 pub mod session_conversion;

@@ -103,7 +103,8 @@ fn handover_command_equals_pycrate() {
         messages::handover_command(&connection(dialect), (vec![(5, transfer)], Vec::new()), container, mapped)
     };
     let upf = smf::Tunnel { address: [127, 0, 0, 7].into(), teid: Teid(0x102) };
-    let transfer = |source| smf::command_with_forwarding(source, upf);
+    let ends = smf::ForwardingEnds { downlink: Some(upf), uplink: None };
+    let transfer = |source| smf::command_with_forwarding(source, ends);
     let sent = command(Dialect::Nr, transfer(Dialect::Nr), &FROM_ENB);
     assert_eq!(hex::encode(sent), hex::encode(golden("HandoverCommand-to-eps")));
     let container = [0, 0, 0, 0, 0x32, 0x56, 0x0a, 0xc7, 0x22, 0x2a, 0, 0];

@@ -29,6 +29,7 @@ pub fn read_attach(message: &NasAttachRequest) -> (Request, Vec<u8>) {
     let kind = match message.eps_attach_type.attach_type() {
         AttachType::EpsAttach => RequestKind::Initial,
         AttachType::CombinedEpsImsiAttach => RequestKind::Combined,
+        AttachType::EpsEmergencyAttach => RequestKind::Emergency,
         _ => RequestKind::Unserved,
     };
     let identity = &message.eps_mobile_identity;
@@ -148,12 +149,15 @@ fn set_ciot(
     (ciot.service_gap, ciot.data_back_off) = (capability.sgc(), capability.cp_backoff());
 }
 
-/// Encodes EPS network feature support (9.9.3.12A): the CIoT EPS optimisations in use. There are no
-/// IMS voice and no emergency bearer services. A UE that supports dual connectivity with NR learns
-/// that it is restricted.
+/// Encodes EPS network feature support (9.9.3.12A): the CIoT EPS optimisations in use, and whether
+/// there are emergency bearer services. There is no IMS voice. A UE that supports dual connectivity
+/// with NR learns that it is restricted.
 fn feature_support(ctx: &StepContext<'_, '_>) -> NasEpsNetworkFeatureSupport {
     let CiotFeatures { without_pdn, control_plane } = ctx.ue.ciot();
-    let support = NasEpsNetworkFeatureSupport::new(vec![0]).with_erw_opdn(without_pdn).with_cp_ciot(control_plane);
+    let support = NasEpsNetworkFeatureSupport::new(vec![0])
+        .with_erw_opdn(without_pdn)
+        .with_cp_ciot(control_plane)
+        .with_emc_bs(ctx.env.config.eps.emergency.is_some());
     match ctx.ue.security_capability.supports_dcnr() && ctx.ue.restricts_dcnr(ctx.env.config) {
         true => support.with_restrict_dcnr(true),
         false => support,

@@ -13,7 +13,7 @@ use crate::amf::access;
 use crate::amf::context::{Ciot, PendingWork, Procedure, Registration, Retry, UeContext};
 use crate::amf::n2::Cause;
 use crate::amf::procedures::common::security_setup::{Progress, SecuritySetup};
-use crate::amf::procedures::common::{context_setup, emm, moves, smf_requests, user_plane};
+use crate::amf::procedures::common::{context_setup, emm, moves, network_information, smf_requests, user_plane};
 use crate::config::SliceProfile;
 use crate::smf::{Input, RanState, SmContext};
 use crate::step::{Effect, Kind, Note, StepContext};
@@ -41,7 +41,12 @@ pub fn begin_attach(ctx: &mut StepContext<'_, '_>, request: Request, esm: Vec<u8
 fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: Option<Vec<u8>>) -> Next {
     ctx.note(Note::Started(request.kind.counted()));
     let started = ctx.received_at();
-    if request.kind == RequestKind::Unserved {
+    let is_unserved = match request.kind {
+        // Only authenticated UEs are served (TS 23.401 4.3.12.1).
+        RequestKind::Emergency => ctx.env.config.eps.emergency.is_none() || request.identity == RequestIdentity::Imei,
+        kind => kind == RequestKind::Unserved,
+    };
+    if is_unserved {
         let cause = match ctx.ue.dialect() {
             Dialect::Nr => GmmCause::FiveGsServicesNotAllowed,
             // A.1: emergency attach with the IMEI. The value is that of "IMEI not accepted".
@@ -325,6 +330,9 @@ pub fn complete(ctx: &mut StepContext<'_, '_>, registering: Registering) -> Next
         Stage::Accepted { .. } | Stage::AttachAccepted { .. } => {
             ctx.note(Note::Succeeded(registering.request.kind.counted(), registering.started));
             confirm_guti(ctx);
+            if registering.request.kind != RequestKind::Periodic {
+                network_information::send(ctx);
+            }
             release_if_done(ctx, &registering.request);
             None
         }

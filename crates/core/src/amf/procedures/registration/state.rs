@@ -29,26 +29,30 @@ pub enum RequestKind {
     Initial,
     Mobility,
     Periodic,
-    /// Emergency registration, and types that are not served.
+    /// Emergency registration of 5G, and types that are not served.
     Unserved,
     /// Combined attach for EPS and other services (TS 24.301 5.5.1.3).
     Combined,
     /// Combined tracking area and location area updating (TS 24.301 5.5.3.3).
     CombinedUpdate,
+    /// Emergency attach (TS 24.301 5.5.1.2).
+    Emergency,
 }
 
 impl RequestKind {
     /// Returns the kind under which the registration is counted.
     pub const fn counted(self) -> Kind {
         match self {
-            RequestKind::Initial | RequestKind::Unserved | RequestKind::Combined => Kind::Registration,
+            RequestKind::Initial | RequestKind::Unserved | RequestKind::Combined | RequestKind::Emergency => {
+                Kind::Registration
+            }
             RequestKind::Mobility | RequestKind::Periodic | RequestKind::CombinedUpdate => Kind::Mobility,
         }
     }
 
     /// Returns true for an initial registration or attach, which ends all sessions.
     pub const fn is_initial(self) -> bool {
-        matches!(self, RequestKind::Initial | RequestKind::Combined)
+        matches!(self, RequestKind::Initial | RequestKind::Combined | RequestKind::Emergency)
     }
 
     /// Returns true for an update of a registered UE.

@@ -143,7 +143,7 @@ pub fn reject(ctx: &mut StepContext<'_, '_>, cause: GmmCause) {
 }
 
 /// Rejects the data of a UE over NAS because of congestion. Its other requests are not concerned
-/// (TS 23.401 4.3.7.4.2).
+/// (TS 23.401, Control Plane data specific NAS level congestion control).
 pub fn reject_data(ctx: &mut StepContext<'_, '_>) {
     note_rejection(ctx, GmmCause::Congestion);
     eps::send_data_reject(ctx);

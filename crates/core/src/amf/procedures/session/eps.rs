@@ -4,7 +4,7 @@
 
 use super::UlNasTransport;
 use crate::amf::procedures::common::{user_data, user_plane};
-use crate::smf::{self, Input};
+use crate::smf::{self, Input, SmContext};
 use crate::step::{Note, StepContext};
 use vireo_types::Dnn;
 use vireo_wire::nas_eps::*;
@@ -12,16 +12,17 @@ use vireo_wire::nas_eps::*;
 /// Sets up a PDN connection by the PDN CONNECTIVITY REQUEST of an attach. A request that cannot be
 /// served is answered as the session part answers it.
 pub fn connect(ctx: &mut StepContext<'_, '_>, esm: &[u8]) {
-    let (dnn, psi) = match NasEpsMessage::decode(esm) {
+    let (dnn, psi, kind) = match NasEpsMessage::decode(esm) {
         Ok(NasEpsMessage::Esm(_, NasEsmMessage::PdnConnectivityRequest(request))) => {
-            (requested_apn(&request), smf::session_identity(&request))
+            (requested_apn(&request), smf::session_identity(&request), request.request_type.request_type())
         }
-        _ => (None, None),
+        _ => (None, None, None),
     };
+    let is_emergency = kind == Some(RequestTypeValue::Emergency);
     // Another session keeps an identity that the UE assigns twice.
     let is_free = |psi: &u8| ctx.ue.sessions.iter().all(|session| session.psi != *psi);
     let psi = psi.filter(is_free).unwrap_or_default();
-    super::create(ctx, UlNasTransport { psi, initial: true, snssai: None, dnn, n1: esm });
+    super::create(ctx, UlNasTransport { psi, initial: true, is_emergency, snssai: None, dnn, n1: esm });
 }
 
 /// Returns the APN of a PDN CONNECTIVITY REQUEST, if it has one.
@@ -33,7 +34,14 @@ fn requested_apn(request: &NasPdnConnectivityRequest) -> Option<Dnn> {
 pub fn uplink(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &NasEsmMessage, esm: &[u8]) {
     let pti = header.procedure_transaction_identity;
     let bearer = match message {
-        NasEsmMessage::PdnConnectivityRequest(_) => return connect(ctx, esm),
+        NasEsmMessage::PdnConnectivityRequest(_) => {
+            let requested = |session: &&SmContext| session.is_live() && smf::is_requested_by(session, pti);
+            match ctx.ue.sessions.iter().find(requested) {
+                Some(session) => repeat(ctx, session.id(), smf::unanswered_request(session)),
+                None => connect(ctx, esm),
+            }
+            return;
+        }
         NasEsmMessage::PdnDisconnectRequest(request) => {
             let linked = request.linked_eps_bearer_identity.value & 0x0f;
             let live = ctx.ue.sessions.iter().filter(|session| session.is_live()).count();
@@ -75,6 +83,14 @@ pub fn uplink(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &Na
                 _ => send(ctx, NasEsmStatus::new(cause), header.eps_bearer_identity, pti),
             }
         }
+    }
+}
+
+/// Answers a PDN CONNECTIVITY REQUEST that the UE repeats (T3482), as the first one: the answer was
+/// lost, or is yet to come.
+fn repeat(ctx: &mut StepContext<'_, '_>, ebi: u8, request: Option<Vec<u8>>) {
+    if let Some(request) = request {
+        user_plane::deliver_message(ctx, ebi, request);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::config::SliceProfile;
 use crate::sba::SmfUpdateRequest;
 use crate::smf::{self, Create, Input, N2Sm};
 use crate::step::{Kind, Note, StepContext};
-use crate::subscription::{DnnSubscription, Subscription};
+use crate::subscription::{Ambr, DnnSubscription, Subscription};
 use std::net::SocketAddr;
 use vireo_types::{Dialect, Dnn, Snssai, limits};
 use vireo_wire::nas::GmmCause;
@@ -26,6 +26,8 @@ pub struct UlNasTransport<'a> {
     pub psi: u8,
     /// True if the request type is "initial request".
     pub initial: bool,
+    /// True if a UE of EPS requests an emergency PDN connection.
+    pub is_emergency: bool,
     /// Requested S-NSSAI, if any.
     pub snssai: Option<Snssai>,
     /// Requested DNN, if any.
@@ -88,6 +90,31 @@ fn choose<'s>(
     Ok((slice.snssai, network.ok_or(GmmCause::DnnNotSupportedOrNotSubscribedInTheSlice)?))
 }
 
+/// Returns slice and data network of an emergency PDN connection, which needs no subscription (TS
+/// 23.401 4.3.12.3); `None` for another one. A UE has at most one, and none beside it if it has
+/// attached for it.
+fn emergency(
+    ctx: &StepContext<'_, '_>,
+    transport: &UlNasTransport<'_>,
+) -> Option<Result<(Snssai, DnnSubscription), GmmCause>> {
+    /// QCI of IMS signalling (TS 23.203 table 6.1.7-A), with the highest priority.
+    const QCI: u8 = 5;
+    const ARP_PRIORITY: u8 = 1;
+    let config = ctx.env.config;
+    let name = config.eps.emergency.as_ref()?;
+    let mut live = ctx.ue.sessions.iter().filter(|session| session.is_live()).peekable();
+    let has_only = live.peek().is_some() && live.clone().all(|session| session.terms.dnn == *name);
+    let has_one = live.any(|session| session.terms.dnn == *name);
+    if !transport.is_emergency {
+        return has_only.then_some(Err(GmmCause::PayloadWasNotForwarded));
+    }
+    let served = ctx.ue.allowed.iter().find_map(|snssai| Some((*snssai, config.dnn(name, *snssai)?)));
+    let Some((snssai, dnn)) = served.filter(|_| !has_one) else { return Some(Err(GmmCause::PayloadWasNotForwarded)) };
+    let (types, ambr) = (dnn.types.clone(), Ambr::default());
+    let terms = DnnSubscription { dnn: name.clone(), types, ambr, five_qi: QCI, arp_priority: ARP_PRIORITY };
+    Some(Ok((snssai, terms)))
+}
+
 fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     ctx.note(Note::Started(Kind::Session));
     let refuse = |ctx: &mut StepContext<'_, '_>, cause: GmmCause| match ctx.ue.dialect() {
@@ -100,7 +127,12 @@ fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     let (Some(supi), Some(subscription)) = (ctx.ue.identity.supi, ctx.ue.subscription.take()) else {
         return refuse(ctx, GmmCause::PayloadWasNotForwarded);
     };
-    let chosen = choose(&subscription, &ctx.ue.allowed, transport.snssai, transport.dnn.as_ref());
+    let emergency = emergency(ctx, &transport);
+    let chosen = match &emergency {
+        Some(Ok((snssai, network))) => Ok((*snssai, network)),
+        Some(Err(cause)) => Err(*cause),
+        None => choose(&subscription, &ctx.ue.allowed, transport.snssai, transport.dnn.as_ref()),
+    };
     // A UE with a session in an IoT slice has only that session.
     let is_simple = |slice: Snssai| ctx.env.config.profile(slice) == SliceProfile::Iot;
     let here = ctx.ue.sessions.iter().filter(|session| session.is_live()).map(|session| session.terms.snssai);

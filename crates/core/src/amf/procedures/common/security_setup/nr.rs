@@ -78,7 +78,7 @@ pub(super) fn send_security_mode(
     // transit (TS 33.501 6.4.6). Requesting this always costs a few octets and avoids a condition.
     .with_additional_5g_security_information(NasAdditional5gSecurityInformation::from_flags(true, false));
     // The UE uses them once it has moved to EPS.
-    if let Some((eia, eea)) = eps_algorithms(ctx.env.config, capability).filter(|_| ctx.env.config.interworks) {
+    if let Some((eia, eea)) = eps_algorithms(ctx.env.config, capability).filter(|_| ctx.env.config.eps.interworks) {
         let algorithms = NasEpsNasSecurityAlgorithms::new((eea as u8) << 4 | eia as u8);
         command = command.with_selected_eps_nas_security_algorithms(algorithms);
     }
