@@ -34,7 +34,7 @@ KILLS ?= 10000
 FROM ?= HEAD
 JOINS ?= 6
 
-.PHONY: help setup build dist test-package demo cluster-demo cluster-churn shard-churn cluster-upgrade test test-experiments test-stores check check-deploy lint licences bench crash crash-shards faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
+.PHONY: help setup build web dist test-package test-web demo cluster-demo cluster-churn shard-churn cluster-upgrade test test-experiments test-stores test-api check check-deploy lint licences bench crash crash-shards faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
 
 help:
 	@echo 'make demo              build; 100 UEs register, exchange packets and deregister, in network namespaces'
@@ -47,7 +47,9 @@ help:
 	@echo 'make test              every test, with independent witnesses (pycrate, tshark, scapy)'
 	@echo 'make test-experiments  the short form of each experiment and benchmark, one after another'
 	@echo 'make test-package      the Debian package in a clean root: install, traffic, upgrade, removal, purge; needs root'
+	@echo 'make test-web          the web page in a browser (Chromium), against a core with emulated UEs and a cluster'
 	@echo 'make test-stores       records and SBA mode over a Redis Cluster and FerretDB on PostgreSQL (MongoDB protocol)'
+	@echo 'make test-api          the management API: its OpenAPI document, 10,000 (REQUESTS=N) fuzzed requests, a made client'
 	@echo 'make check             format, clippy, house rules (make lint), licences (make licences)'
 	@echo 'make check-deploy      alert rules, dashboards, Helm chart, cloud templates and compose file, without their servers'
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
@@ -62,6 +64,7 @@ help:
 	@echo 'make test-kernel-sctp  the SCTP suite and the hot restart of a balancer on a kernel with SCTP (user-mode Linux)'
 	@echo 'make fuzz-smoke        every fuzz target for a few seconds'
 	@echo 'make docs              the book of docs/, to target/book'
+	@echo 'make web               the files of the web page, from web/ to crates/ops/assets; needs Node.js'
 	@echo 'make setup             install what is missing (packages, Rust toolchain)'
 
 setup:
@@ -69,6 +72,9 @@ setup:
 
 build: setup
 	$(CARGO) build --release --locked -p vireo
+
+web:
+	scripts/web-assets build
 
 dist: setup
 	@scripts/setup dist
@@ -108,6 +114,7 @@ lint: setup
 	$(CARGO) $(LINT)
 	$(CARGO) $(LINT_PRODUCT)
 	$(CARGO) run --quiet --locked --bin xtask -- tidy
+	scripts/web-assets check
 
 licences: setup
 	@scripts/setup check
@@ -121,6 +128,11 @@ check-deploy: build
 	$(TOOLS)/deploy/bin/python3 scripts/check-compose $(VIREO)
 	PATH="$(TOOLS)/bin:$$PATH" scripts/check-watch
 
+test-api: REQUESTS ?= 10000
+test-api: build
+	@scripts/setup api
+	scripts/test-api $(VIREO) $(TOOLS)/api/bin $(REQUESTS)
+
 test: setup
 	@scripts/setup test
 	scripts/test
@@ -129,6 +141,13 @@ test: setup
 test-experiments: setup
 	@scripts/setup test
 	$(CARGO) test --release --locked -p vireo --test experiment --test bench -- --include-ignored --test-threads=1
+
+# PICTURE=FILE also writes a picture of the overview.
+test-web: setup
+	@scripts/setup web
+	scripts/web-assets compare
+	$(CARGO) build --locked -p vireo
+	$(TOOLS)/web/bin/python3 tests/web/run.py target/debug/vireo $(if $(PICTURE),--picture $(PICTURE)) $(ARGS)
 
 test-stores: setup
 	@scripts/setup stores

@@ -9,7 +9,7 @@ use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::message::{BalancerNotice, Envelope};
 use vireo_core::sba::SmfEvent;
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo};
-use vireo_ops::api::{Status, StatusFilter};
+use vireo_ops::api::{Status, StatusFilter, UePage, UeQuery};
 use vireo_ops::reload::Reload;
 use vireo_ops::supervisor::WorkerEvent;
 use vireo_ops::ue_record::UeRecord;
@@ -35,6 +35,8 @@ pub enum Input {
     Reload(Box<Reload>),
     /// Request for the status of the host.
     Status { filter: StatusFilter, reply: Sender<Status> },
+    /// Request for a page of UEs.
+    Ues { query: UeQuery, reply: Sender<UePage> },
     /// Operator command: deregister a UE.
     Deregister {
         supi: Supi,

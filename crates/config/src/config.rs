@@ -21,6 +21,8 @@ pub struct Config {
     pub n2: N2Config,
     pub n4: N4Config,
     pub api: ApiConfig,
+    /// URL to which alarms are sent.
+    pub(crate) webhook: Option<String>,
     /// In the order of `core.slices`.
     pub slices: Vec<SliceRuntime>,
     pub pools: PoolsConfig,
@@ -70,6 +72,13 @@ impl fmt::Debug for SubscribersConfig {
 pub struct ConfigError {
     pub(crate) source: String,
     pub(crate) problems: Vec<String>,
+}
+
+impl ConfigError {
+    /// Returns the problems, one sentence each.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
 }
 
 impl std::error::Error for ConfigError {}

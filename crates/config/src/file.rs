@@ -3,6 +3,7 @@
 //! `examples/reference.toml` explains each key.
 
 pub(super) use crate::access::Dnn;
+use crate::alarms::Alarms;
 use crate::half_open::HalfOpen;
 use crate::log::Log;
 use crate::n2::N2;
@@ -50,6 +51,7 @@ pub(crate) struct File {
     pub(super) sbi: Sbi,
     pub(super) subscribers: Subscribers,
     pub(super) api: Api,
+    pub(super) alarms: Alarms,
     pub(super) log: Log,
 }
 

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod alarms;
 mod check;
 mod cluster;
 mod config;
@@ -25,6 +26,7 @@ mod keep;
 mod keys;
 mod load;
 mod log;
+mod management;
 mod n2;
 mod n4;
 mod network;

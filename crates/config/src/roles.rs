@@ -48,21 +48,23 @@ pub fn prepare(mut config: Config) -> Result<Prepared, Failure> {
         upf.publish(&metrics);
     }
     let (n2, n4) = (config.n2.clone(), config.n4.clone());
-    let HostNodeConfig { host, api, udm, .. } = host(config, None);
-    let control = ControlConfig { host, n2, n4, api, udm, upf: upf.clone(), sbi: None };
+    let HostNodeConfig { host, api, udm, management, .. } = host(config, None);
+    let control = ControlConfig { host, n2, n4, api, udm, upf: upf.clone(), sbi: None, management };
     Ok(Prepared { control, store, metrics, upf })
 }
 
 /// Returns the configuration of a host. In SBA mode (`sbi` set) the host is an AMF that uses a
 /// separate SMF.
 pub fn host(config: Config, sbi: Option<SbiConfig>) -> HostNodeConfig {
+    let management = config.management();
     let Config { core, slices, pools, state, overload, log, n2, api, subscribers, cluster, .. } = config;
     let host = HostConfig { core, slices, pools, state, overload, program: program(&log), allow: n2.allow };
-    HostNodeConfig { host, api, udm: subscribers.udm, cluster, sbi }
+    HostNodeConfig { host, api, udm: subscribers.udm, cluster, sbi, management }
 }
 
 /// Returns the balancer's configuration, beside a UPF that already runs.
 pub fn balancer(config: Config, upf: Option<Arc<UpfHandle>>) -> BalancerConfig {
+    let management = config.management();
     let Config { core, slices, n2, n4, api, cluster, .. } = config;
-    BalancerConfig { core, slices, n2, n4, api, cluster, upf }
+    BalancerConfig { core, slices, n2, n4, api, cluster, upf, management }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use vireo_cluster::{ClusterConfig, EtcdTls, Rebalance, ServerAddress};
-use vireo_ops::config::{ApiConfig, ApiSocket, ApiToken, DatabaseTls};
+use vireo_ops::config::{ApiConfig, ApiSocket, ApiTls, ApiToken, DatabaseTls};
 use vireo_ops::sbi::{Encoding, SbiConfig};
 
 /// Value for a default that depends on the process.
@@ -28,13 +28,26 @@ pub(crate) struct Api {
     socket: String,
     /// Path, or [`AUTO`] for the default path of the user.
     token_file: String,
+    /// Path, or [`AUTO`] for the file beside the token file.
+    tokens: String,
+    /// PEM files; empty = no TLS.
+    tls_certificate: String,
+    tls_key: String,
     host_names: Vec<String>,
 }
 
 impl Default for Api {
     fn default() -> Self {
         let ApiConfig { listen, host_names, .. } = ApiConfig::loopback(PathBuf::new());
-        Api { listen: Listen(listen), socket: AUTO.into(), token_file: AUTO.into(), host_names }
+        Api {
+            listen: Listen(listen),
+            socket: AUTO.into(),
+            token_file: AUTO.into(),
+            tokens: AUTO.into(),
+            tls_certificate: String::new(),
+            tls_key: String::new(),
+            host_names,
+        }
     }
 }
 
@@ -220,5 +233,19 @@ pub(super) fn api(api: &Api, problems: &mut Problems) -> ApiConfig {
         "api.host-names",
         format_args!("up to {HOST_NAMES} host names without ports are allowed, as in [\"core.example\"]"),
     );
-    ApiConfig { listen: api.listen.0, socket, token, host_names: api.host_names.clone() }
+    let tokens = match api.tokens.as_str() {
+        AUTO => token.path.with_extension("tokens"),
+        path => {
+            problems.check(!path.is_empty(), "api.tokens", format_args!("\"{AUTO}\" or a file is allowed"));
+            path.into()
+        }
+    };
+    problems.check(
+        api.tls_certificate.is_empty() == api.tls_key.is_empty(),
+        "api.tls-certificate",
+        "api.tls-key belongs to it: set both or neither",
+    );
+    let tls = (!api.tls_certificate.is_empty())
+        .then(|| ApiTls { certificate: api.tls_certificate.clone().into(), key: api.tls_key.clone().into() });
+    ApiConfig { listen: api.listen.0, socket, token, tokens, tls, host_names: api.host_names.clone() }
 }

@@ -38,6 +38,11 @@ impl Written {
         }
     }
 
+    /// Returns the value of a key as TOML. That of a secret is a number without meaning.
+    pub fn value(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
     /// Returns the keys whose values differ in `other`.
     pub fn changed(&self, other: &Written) -> Vec<String> {
         let gone = self.0.keys().filter(|key| !other.0.contains_key(*key));

@@ -4,13 +4,14 @@
 //! membership and bucket placement. They are the parts of [`crate::control`], started as separate
 //! processes and connected by the fabric.
 
-use crate::control::{ControlStatus, StartError, adopt_ran, bind_ran, in_process, start_udm, upfs};
+use crate::control::{ControlStatus, StartError, adopt_ran, bind_ran, in_process, pools, start_udm, upfs};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vireo_amf::{Host, HostBuilder, HostConfig, Membership};
+use vireo_api::Management;
 use vireo_balancer::hot_restart::{HotRestartError, HotRestartListener, ReceivedState, ResumeError, SuccessorConfig};
 use vireo_balancer::{Balancer, Fleet, FleetConfig, FleetView, StopHandle};
 use vireo_cluster::replicator::{self, ReplicatorStatus, ReplicatorThread};
@@ -56,6 +57,8 @@ pub struct BalancerConfig {
     pub cluster: ClusterConfig,
     /// Embedded UPF, if any.
     pub upf: Option<Arc<UpfHandle>>,
+    /// What the API manages besides the core.
+    pub management: Management,
 }
 
 /// Running balancer of a cluster.
@@ -148,7 +151,7 @@ impl BalancerNode {
         if let Some(upf) = upf {
             balancer.set_node_callback(move |node, there| upf.set_node(node, there));
         }
-        let api = api::Server::start(&config.api, Arc::clone(&source) as _, metrics)?;
+        let api = vireo_api::start(&config.api, Arc::clone(&source) as _, metrics, config.management)?;
         if let Some(path) = &cluster.handover {
             let hot_restart = HotRestartListener::open(path, listens_by(api.as_ref())?, running.clone().map(resident))?;
             balancer.accept_hot_restarts(hot_restart)?;
@@ -215,7 +218,7 @@ impl BalancerNode {
         let balancer = ready.serve(api.listener()?.map(OwnedFd::from), controller)?;
         // Not before the running process has passed on everything: otherwise this process would
         // receive its clients.
-        let api = api.start(Arc::clone(&source) as _, metrics)?;
+        let api = vireo_api::serve(api, Arc::clone(&source) as _, metrics, config.management)?;
         let thread = std::thread::Builder::new().name("balancer".into()).spawn(move || balancer.run())?;
         Ok(BalancerNode { stopper, thread: Some(thread), controller: embedded, api, source, driver })
     }
@@ -331,6 +334,8 @@ pub struct ControllerConfig {
     pub slices: Vec<SliceRuntime>,
     /// Name of the cluster in etcd.
     pub name: String,
+    /// What the API manages besides the core.
+    pub management: Management,
 }
 
 /// Running controller in its own process.
@@ -348,7 +353,7 @@ impl ControllerNode {
     ///
     /// Returns an error if none of the configured addresses is available.
     pub fn start(config: &ControllerConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
-        let ControllerConfig { api, cluster, slices, name } = config;
+        let ControllerConfig { api, cluster, slices, name, management } = config;
         let security = Security::load(cluster.tls.as_ref(), &[Role::Controller])?;
         cluster.etcd_tls.as_ref().map_or(Ok(()), check_tls)?;
         let unresolved = |error| StartError::Unresolved { key: "cluster.controller", error };
@@ -370,7 +375,7 @@ impl ControllerNode {
             controller::ControllerHandle::start_standby((cluster, &security), slices, name, &metrics).map_err(fabric)?
         };
         let source = ControllerSource { view: running.view(), drainer: running.drainer(), started: Instant::now() };
-        let api = api::Server::start(api, Arc::new(source), metrics)?;
+        let api = vireo_api::start(api, Arc::new(source), metrics, management.clone())?;
         Ok(ControllerNode { running, api })
     }
 
@@ -474,6 +479,8 @@ pub struct HostNodeConfig {
     pub cluster: ClusterConfig,
     /// SBI settings of an AMF in SBA mode, which has no sessions itself.
     pub sbi: Option<SbiConfig>,
+    /// What the API manages besides the core.
+    pub management: Management,
 }
 
 /// Thread of a host's link.
@@ -592,13 +599,14 @@ impl HostNode {
             inputs: inputs.clone(),
             upf: None,
             upfs: upfs(&config.host.core),
+            pools: pools(&config.host.core),
             gauge: builder.region_usage(),
             metrics: Arc::clone(&metrics),
             copies: Some(watch.clone()),
         });
         let (outbound, commands) = channel(COMMANDS, waker.clone());
         let host = Host::start(builder, config.host, udm, Arc::clone(&metrics), outbound)?;
-        let api = api::Server::start(&config.api, Arc::clone(&source) as _, metrics)?;
+        let api = vireo_api::start(&config.api, Arc::clone(&source) as _, metrics, config.management)?;
         let ended = link.ended();
         let queues = HostQueues { input_sender: inputs.clone(), commands, waker };
         let threads = match is_inline {

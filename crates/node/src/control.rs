@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use vireo_amf::{Host, HostBuilder, HostConfig, HostError, RegionUsage};
+use vireo_api::Management;
 use vireo_balancer::hot_restart::HotRestartError;
 use vireo_balancer::{Balancer, BalancerParts, StopHandle};
 use vireo_cluster::replicator::ReplicatorStatus;
@@ -15,7 +16,8 @@ use vireo_cluster::{HostSender, HostWaker, Input};
 use vireo_core::config::CoreConfig;
 use vireo_n4::InProcess;
 use vireo_ops::api::{
-    self, MoveError, MoveRequest, MoveResult, RelocateError, SlicesStatus, Status, StatusFilter, StatusSource,
+    self, MoveError, MoveRequest, MoveResult, PoolStatus, RelocateError, SlicesStatus, Status, StatusFilter,
+    StatusSource, UePage, UeQuery,
 };
 use vireo_ops::clock::clock;
 use vireo_ops::config::{ApiConfig, N2Config, N4Config, WorkerModel};
@@ -44,6 +46,8 @@ pub struct ControlConfig {
     /// SBI of the AMF in SBA mode, where a separate SMF has the sessions. `None` = the core has its
     /// own SMF.
     pub sbi: Option<SbiConfig>,
+    /// What the API manages besides the core.
+    pub management: Management,
 }
 
 /// Reasons why a control plane does not start. No part of it runs after an error.
@@ -150,6 +154,7 @@ impl Control {
             inputs: inputs.clone(),
             upf: config.upf,
             upfs: upfs(&settings.core),
+            pools: pools(&settings.core),
             gauge: builder.region_usage(),
             metrics: Arc::clone(&metrics),
             copies: None,
@@ -162,7 +167,7 @@ impl Control {
         }
         let host = Host::start(builder, settings, udm, Arc::clone(&metrics), outbound)?;
         // The API starts last, so that every client finds a working core.
-        let api = api::Server::start(&config.api, Arc::new(source), Arc::clone(&metrics))?;
+        let api = vireo_api::start(&config.api, Arc::new(source), Arc::clone(&metrics), config.management)?;
         let host = match is_inline {
             true => {
                 balancer.run_on_thread(Box::new(host));
@@ -240,6 +245,19 @@ pub(crate) fn upfs(core: &CoreConfig) -> Vec<(String, SocketAddr)> {
     core.upfs.iter().map(|upf| (upf.name.clone(), upf.n4)).collect()
 }
 
+/// Returns the address pools, each with the number of its table in the state region.
+pub(crate) fn pools(core: &CoreConfig) -> Vec<(usize, PoolStatus)> {
+    let pools = core.dnns.iter().enumerate().flat_map(|(n, dnn)| {
+        let v4 = dnn.ipv4_pool.map(|(network, length)| (2 * n, format!("{network}/{length}")));
+        let v6 = dnn.ipv6_pool.map(|(network, length)| (2 * n + 1, format!("{network}/{length}")));
+        let name = dnn.name.to_string();
+        v4.into_iter()
+            .chain(v6)
+            .map(move |(table, cidr)| (table, PoolStatus { dnn: name.clone(), cidr, used: 0, size: 0 }))
+    });
+    pools.collect()
+}
+
 /// Binds the endpoints for RAN nodes: N2's, and S1's if there is one.
 pub(crate) fn bind_ran(n2: &N2Config) -> Result<Box<dyn Endpoint>, StartError> {
     let endpoint = vireo_sctp::bind(&sctp(n2))?;
@@ -299,6 +317,8 @@ pub(crate) struct ControlStatus {
     pub(crate) upf: Option<Arc<UpfHandle>>,
     /// Names and N4 addresses of the UPFs.
     pub(crate) upfs: Vec<(String, SocketAddr)>,
+    /// Address pools, by the number of their table in the region.
+    pub(crate) pools: Vec<(usize, PoolStatus)>,
     pub(crate) gauge: RegionUsage,
     pub(crate) metrics: Arc<Metrics>,
     /// Replication status; only in a host of a cluster.
@@ -330,6 +350,21 @@ impl StatusSource for ControlStatus {
             status.upfs.iter_mut().filter(|entry| entry.node == node).for_each(|entry| upf.fill_status(entry));
         }
         status
+    }
+
+    fn ues(&self, query: &UeQuery) -> UePage {
+        let (reply, answer) = bounded(1);
+        let asked = self.inputs.send_timeout(Input::Ues { query: query.clone(), reply }, STATUS_WAIT);
+        asked.ok().and_then(|()| answer.recv_timeout(STATUS_WAIT).ok()).unwrap_or_default()
+    }
+
+    fn pools(&self) -> Vec<PoolStatus> {
+        let numbers = self.gauge.numbers();
+        let pools = self.pools.iter().filter_map(|(table, pool)| {
+            let (used, size) = numbers.get(*table).copied().flatten()?;
+            Some(PoolStatus { used: used.into(), size: size.into(), ..pool.clone() })
+        });
+        pools.collect()
     }
 
     fn slices(&self, counts: bool) -> SlicesStatus {

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant as Monotonic};
+use vireo_api::Management;
 use vireo_balancer::hot_restart::protocol::{BalancerSnapshot, FORMAT, PredecessorMessage, SuccessorMessage};
 use vireo_balancer::hot_restart::{HotRestartChannel, HotRestartError, HotRestartListener};
 use vireo_balancer::{PPID_NGAP, PPID_S1AP};
@@ -92,6 +93,7 @@ fn settings(controller: Option<SocketAddr>, path: &Path) -> BalancerConfig {
             ..ClusterConfig::default()
         },
         upf: None,
+        management: Management::default(),
     }
 }
 
@@ -105,6 +107,7 @@ fn copy(config: &BalancerConfig) -> BalancerConfig {
         api: config.api.clone(),
         cluster: config.cluster.clone(),
         upf: None,
+        management: Management::default(),
     }
 }
 

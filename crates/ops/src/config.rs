@@ -110,6 +110,10 @@ pub struct ApiConfig {
     pub listen: Option<SocketAddr>,
     pub socket: ApiSocket,
     pub token: ApiToken,
+    /// File of the named tokens with roles; it need not exist.
+    pub tokens: PathBuf,
+    /// Certificate and key of TCP connections; `None` = they are not encrypted.
+    pub tls: Option<ApiTls>,
     /// Host names that clients may use in requests, besides addresses and `localhost`.
     pub host_names: Vec<String>,
 }
@@ -122,11 +126,21 @@ pub struct ApiToken {
     pub required: bool,
 }
 
+/// Files of the API's TLS identity, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiTls {
+    /// Certificate chain, the server's first.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
 impl ApiConfig {
     /// Returns a configuration on loopback, port 9090, without a unix socket, with the given token
     /// file.
     pub fn loopback(token: PathBuf) -> Self {
         ApiConfig {
+            tokens: token.with_extension("tokens"),
+            tls: None,
             listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9090))),
             socket: ApiSocket::Off,
             token: ApiToken { path: token, required: false },

@@ -388,6 +388,7 @@ pub struct Metrics {
     evicted: Vec<Counter>,
     turned_away: Vec<Counter>,
     api_refusals: Vec<Counter>,
+    alarms: [Gauge; 4],
     /// By function, transaction and operation.
     state: Vec<DatabaseOperations>,
     handle: PrometheusHandle,
@@ -441,7 +442,9 @@ impl Metrics {
             Population::ALL.iter().map(|p| gauge(Key::from_name(format!("vireo_{}", p.label())))).collect();
         let usages = Usage::ALL.iter().map(|u| gauge(Key::from_name(format!("vireo_{}", u.label())))).collect();
         let depths = Queue::ALL.iter().map(|q| gauge(key("vireo_queue_depth", &[("queue", q.label())]))).collect();
+        let alarms = SEVERITIES.map(|severity| gauge(key("vireo_alarms", &[("severity", severity)])));
         Metrics {
+            alarms,
             serving: Serving::new(&recorder),
             volumes: Volumes::new(&recorder),
             procedures: Procedures::new(recorder),
@@ -498,6 +501,11 @@ impl Metrics {
     /// `vireo_api_refused_requests_total{reason}`.
     pub fn api_refused(&self, refusal: ApiRefusal) {
         self.api_refusals[refusal as usize].increment(1);
+    }
+
+    /// Sets the active alarms by severity, the highest first: `vireo_alarms{severity}`.
+    pub fn alarms(&self, active: [usize; 4]) {
+        self.alarms.iter().zip(active).for_each(|(gauge, active)| gauge.set(active as f64));
     }
 
     /// Counts a database operation of a network function:
@@ -657,6 +665,9 @@ impl Procedures {
     }
 }
 
+/// Severities of alarms, the highest first.
+const SEVERITIES: [&str; 4] = ["critical", "major", "minor", "warning"];
+
 fn outcome(procedure: Procedure, result: &'static str, cause: &str) -> Key {
     let labels = vec![
         Label::new("procedure", procedure.label()),
@@ -706,6 +717,7 @@ fn describe(recorder: &PrometheusRecorder) {
         ("vireo_ues_connected", "UEs in CM-CONNECTED."),
         ("vireo_pdu_sessions", "PDU sessions established."),
         ("vireo_ues_half_open", "UE contexts of unauthenticated UEs."),
+        ("vireo_alarms", "Active alarms, by severity."),
         ("vireo_queue_depth", "Messages waiting in a queue."),
         ("vireo_region_slots_in_use", "UE slots in use."),
         ("vireo_region_slots_busy", "UE slots that a worker holds, or with pending work."),

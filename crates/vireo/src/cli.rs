@@ -68,6 +68,8 @@ pub(crate) enum Command {
     Top(crate::top::Args),
     /// List slices of a running user plane, or migrate users between them
     Slice(crate::slice::Args),
+    /// Create, list and revoke named tokens of the management API
+    Token(crate::token::Args),
     /// Add, import, export, list and remove subscribers
     Subscriber(crate::subscriber::Args),
     /// Write subscribers and configuration to a directory or a tar file

@@ -5,7 +5,7 @@
 
 use crate::logging;
 use crate::reload::{self, Function, Reloader};
-use crate::run::{Health, Signals};
+use crate::run::{Health, Signals, manage};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,7 +60,9 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
         upf.publish(&metrics);
     }
     let hosts = config.cluster.hosts;
-    let settings = roles::balancer(config, upf.clone());
+    let mut settings = roles::balancer(config, upf.clone());
+    manage(&mut settings.management, &reloader, &signals);
+    let slices = settings.management.slices.clone();
     let node = match take_over {
         true => BalancerNode::take_over(settings, metrics)?,
         false => BalancerNode::start(settings, metrics)?,
@@ -72,12 +74,14 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
         std::iter::once(node.progress()).chain(upf).collect()
     };
     let reload = || {
-        if let Some(mut config) = reloader.read() {
-            node.reload(&reload::reloadable(&config));
-            if let (Some(upf), Some(config)) = (&upf, config.upf.take()) {
-                upf.reload(config);
-            }
+        let Some(mut config) = reloader.read() else { return false };
+        let reload = reload::reloadable(&config);
+        slices.reload(&reload);
+        node.reload(&reload);
+        if let (Some(upf), Some(config)) = (&upf, config.upf.take()) {
+            upf.reload(config);
         }
+        true
     };
     let failed = runtime.block_on(signals.unless("the balancer stops", Health { has_failed, progress }, reload));
     if node.has_successor() {
@@ -114,11 +118,14 @@ pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
     let (amf, plmn) = (&config.core, config.core.plmns.first());
     let plmn = plmn.map(ToString::to_string).unwrap_or_default();
     let name = format!("{plmn}-{}-{}-{}", amf.amf_region, amf.amf_set, amf.amf_pointer);
-    let settings = ControllerConfig { slices: config.slices, name, cluster: config.cluster, api: config.api };
+    let mut management = config.management();
+    manage(&mut management, &reloader, &signals);
+    let Config { slices, cluster, api, .. } = config;
+    let settings = ControllerConfig { slices, name, cluster, api, management };
     let node = ControllerNode::start(&settings, Arc::new(Metrics::new()))?;
     tracing::info!(api = ?node.api(), "the controller is up");
     // Only the log level is reloadable here.
-    let reload = || drop(reloader.read());
+    let reload = || reloader.read().is_some();
     let meaning = "the controller stops: nothing else does";
     let health = Health { has_failed: || node.has_failed(), progress: Vec::new };
     let failed = runtime.block_on(signals.unless(meaning, health, reload));
@@ -142,12 +149,17 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     config.unlock_state()?;
     config.read_home_network_keys()?;
     let store = open(&config.subscribers)?;
-    let node = HostNode::start(roles::host(config, sbi), store, Arc::new(Metrics::new()))?;
+    let mut settings = roles::host(config, sbi);
+    manage(&mut settings.management, &reloader, &signals);
+    let slices = settings.management.slices.clone();
+    let node = HostNode::start(settings, store, Arc::new(Metrics::new()))?;
     tracing::info!(host = node.number(), api = ?node.api(), "the host is up");
     let reload = || {
-        if let Some(config) = reloader.read() {
-            node.reload(reload::reloadable(&config));
-        }
+        let Some(config) = reloader.read() else { return false };
+        let reload = reload::reloadable(&config);
+        slices.reload(&reload);
+        node.reload(reload);
+        true
     };
     let meaning = "the host leaves: others get its UEs";
     let health = Health { has_failed: || node.has_failed(), progress: || vec![node.progress()] };

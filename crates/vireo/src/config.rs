@@ -28,6 +28,8 @@ enum Command {
     Show,
     /// Print every key with its default and explanation
     Reference,
+    /// Print the OpenAPI document of the management API
+    Openapi,
 }
 
 /// Command whose process reads a configuration.
@@ -55,6 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             print!("{}", shown(path)?);
         }
         Command::Reference => print!("{REFERENCE}"),
+        Command::Openapi => print!("{}", vireo_api::openapi()),
     }
     Ok(())
 }

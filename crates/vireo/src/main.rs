@@ -7,7 +7,9 @@ mod backup;
 mod cli;
 mod cluster_command;
 mod cluster_roles;
+mod commit;
 mod config;
+mod configuration;
 mod delay_proxy;
 mod emulate;
 mod logging;
@@ -25,11 +27,13 @@ mod simulate;
 mod slice;
 mod status;
 mod subscriber;
+mod token;
 mod top;
 mod traffic;
 mod upf;
 
 use clap::Parser;
+use commit::COMMIT;
 use std::process::ExitCode;
 
 /// Allocator of every `vireo` process. Each procedure allocates and frees hundreds of small values;
@@ -37,9 +41,6 @@ use std::process::ExitCode;
 /// runs on one machine they made steps one fifth slower, and session set-up no faster.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-/// Git commit of the source, or `unknown`.
-const COMMIT: &str = env!("VIREO_COMMIT");
 
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         cli::Command::Top(args) => top::run(&args),
         cli::Command::Config(args) => config::run(&args),
         cli::Command::Slice(args) => slice::run(&args),
+        cli::Command::Token(args) => token::run(&args),
         cli::Command::Subscriber(args) => subscriber::run(args),
         cli::Command::Backup(args) => backup::backup(&args),
         cli::Command::Restore(args) => backup::restore(&args),

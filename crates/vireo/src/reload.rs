@@ -3,8 +3,12 @@
 //! Applies the keys that are reloadable, logs the keys that need a restart, and does not end the
 //! process.
 
+use crate::configuration::{ConfigurationFile, ReloadRequest};
 use crate::logging;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc::Sender;
+use vireo_api::ConfigurationControl;
 use vireo_config::{Config, ConfigError, Source, Written};
 use vireo_ops::reload::Reload;
 
@@ -40,7 +44,7 @@ const LIVE: [(&str, &[Function]); 11] = {
 
 /// Returns true if the role applies changes of the key, or of the table that contains it, at run
 /// time.
-fn is_live(function: Function, key: &str) -> bool {
+pub(crate) fn is_live(function: Function, key: &str) -> bool {
     let fits = |pattern: &str| {
         let mut parts = key.split('.');
         pattern.split('.').all(|of| parts.next().is_some_and(|part| of == "*" || of == part))
@@ -48,19 +52,42 @@ fn is_live(function: Function, key: &str) -> bool {
     LIVE.iter().any(|(pattern, functions)| functions.contains(&function) && fits(pattern))
 }
 
+/// Values of the configuration in force, by key.
+#[derive(Clone, Debug)]
+pub(crate) struct InForce(Arc<Mutex<Written>>);
+
+impl InForce {
+    pub(crate) fn new(config: &Config) -> Self {
+        InForce(Arc::new(Mutex::new(config.written.clone())))
+    }
+
+    /// Returns the values.
+    pub(crate) fn written(&self) -> Written {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Written> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Reloads the configuration of a running process.
 #[derive(Debug)]
 pub(crate) struct Reloader {
     path: Option<PathBuf>,
     function: Function,
-    /// Values of the configuration in force, by key.
-    written: Written,
+    written: InForce,
 }
 
 impl Reloader {
     /// Creates a reloader for a role that runs with `config`, read from `path`.
     pub(crate) fn new(path: Option<&Path>, config: &Config, function: Function) -> Self {
-        Reloader { path: path.map(Path::to_path_buf), function, written: config.written.clone() }
+        Reloader { path: path.map(Path::to_path_buf), function, written: InForce::new(config) }
+    }
+
+    /// Returns the configuration file for the API, if the process has one.
+    pub(crate) fn file(&self, requests: Sender<ReloadRequest>) -> Option<Arc<dyn ConfigurationControl>> {
+        ConfigurationFile::open(self.path.as_deref(), self.function, self.written.clone(), requests)
     }
 
     /// Returns the configuration of the file, or `None` if the file is invalid. Logs the applied
@@ -75,21 +102,21 @@ impl Reloader {
         let (config, source) = match Source::read(self.path.as_deref()).and_then(load) {
             Ok(loaded) => loaded,
             Err(error) => {
-                tracing::error!("SIGHUP: nothing is changed, because the configuration is wrong: {error}");
+                tracing::error!("reload: nothing is changed, because the configuration is wrong: {error}");
                 return None;
             }
         };
-        let changed = self.written.changed(&config.written);
+        let changed = self.written.written().changed(&config.written);
         let (live, later): (Vec<_>, Vec<_>) = changed.into_iter().partition(|key| is_live(self.function, key));
         if let Err(error) = logging::set_level(&config.log.level) {
             tracing::error!("log.level: {error}; it stays as it is");
         }
-        tracing::info!(changed = live.join(", "), "SIGHUP: the configuration was read again");
+        tracing::info!(changed = live.join(", "), "reload: the configuration was read again");
         if !later.is_empty() {
             tracing::warn!(keys = later.join(", "), "these keys have changed and need a restart");
         }
         // Each reload logs the keys that need a restart until the process restarts.
-        self.written.adopt(&live, &config.written);
+        self.written.lock().adopt(&live, &config.written);
         Some((config, source))
     }
 }

@@ -2,11 +2,15 @@
 //!
 //! A signal ends the process. [`Signals`] also serves the other roles.
 
+use crate::commit::COMMIT;
+use crate::configuration::ReloadRequest;
 use crate::reload::{self, Function, Reloader};
 use crate::service_manager::ServiceManager;
 use crate::{logging, shards};
 use std::path::PathBuf;
 use std::time::Duration;
+use tokio::sync::mpsc;
+use vireo_api::Management;
 use vireo_config::roles::{Prepared, prepare, serve_this_core};
 use vireo_config::{Config, Failure, Source, worker_process};
 use vireo_node::control::Control;
@@ -71,7 +75,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     config.keep_contexts()?;
-    let Prepared { control, store, metrics, upf } = prepare(config)?;
+    let Prepared { mut control, store, metrics, upf } = prepare(config)?;
+    manage(&mut control.management, &reloader, &signals);
+    let slices = control.management.slices.clone();
     let control = Control::start(control, store, metrics)?;
     tracing::info!(sctp = control.driver(), api = ?control.api(), "the core is up");
     let has_failed = || control.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
@@ -80,10 +86,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         control.progress().into_iter().chain(upf).collect()
     };
     let reload = || {
-        if let Some(mut config) = reloader.read() {
-            control.reload(reload::reloadable(&config));
-            reload_upf(&mut config, upf.as_deref());
-        }
+        let Some(mut config) = reloader.read() else { return false };
+        let reload = reload::reloadable(&config);
+        slices.reload(&reload);
+        control.reload(reload);
+        reload_upf(&mut config, upf.as_deref())
     };
     let failed = runtime.block_on(signals.unless("the core stops", Health { has_failed, progress }, reload));
     let stopped = control.stop();
@@ -92,13 +99,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if failed { Err(Failure("a part of the core has ended by itself; see the log".into())) } else { Ok(()) }
 }
 
-/// Applies the address lists of a reloaded configuration to the embedded UPF.
-pub(crate) fn reload_upf(config: &mut Config, upf: Option<&UpfHandle>) {
+/// Adds what the process itself lets its API manage.
+pub(crate) fn manage(management: &mut Management, reloader: &Reloader, signals: &Signals) {
+    management.commit = COMMIT.to_owned();
+    management.configuration = reloader.file(signals.requests());
+}
+
+/// Applies the address lists of a reloaded configuration to the embedded UPF. Returns false if they
+/// are wrong.
+pub(crate) fn reload_upf(config: &mut Config, upf: Option<&UpfHandle>) -> bool {
     if let Err(Failure(error)) = serve_this_core(config) {
         tracing::error!("{error}; the lists that were there stay");
-    } else if let (Some(upf), Some(config)) = (upf, config.upf.take()) {
+        return false;
+    }
+    if let (Some(upf), Some(config)) = (upf, config.upf.take()) {
         upf.reload(config);
     }
+    true
 }
 
 /// Runs this process as a worker of the core that started it.
@@ -155,26 +172,38 @@ pub(crate) struct Signals {
     term: tokio::signal::unix::Signal,
     int: tokio::signal::unix::Signal,
     hangup: tokio::signal::unix::Signal,
+    /// Requests of the API to read the configuration again.
+    requests: mpsc::Receiver<ReloadRequest>,
+    requester: mpsc::Sender<ReloadRequest>,
 }
 
 impl Signals {
     pub(crate) fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
+        let (requester, requests) = mpsc::channel(1);
         Ok(Signals {
+            requests,
+            requester,
             term: signal(SignalKind::terminate())?,
             int: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
         })
     }
 
+    /// Returns the sender of requests to read the configuration again.
+    pub(crate) fn requests(&self) -> mpsc::Sender<ReloadRequest> {
+        self.requester.clone()
+    }
+
     /// Waits for a signal that ends the process, and logs it with `meaning`. Returns early with
-    /// true if `has_failed` reports a failed component. Calls `reload` for each SIGHUP meanwhile.
+    /// true if `has_failed` reports a failed component. Calls `reload` for each SIGHUP and each
+    /// request of the API meanwhile; it returns true if it has applied the configuration.
     /// Tells the service manager that the process is ready, reloads, makes progress and stops.
     pub(crate) async fn unless(
         &mut self,
         meaning: &str,
         Health { has_failed, progress }: Health<impl Fn() -> bool, impl Fn() -> Vec<u64>>,
-        mut reload: impl FnMut(),
+        mut reload: impl FnMut() -> bool,
     ) -> bool {
         let mut manager = ServiceManager::from_env();
         manager.ready();
@@ -192,6 +221,12 @@ impl Signals {
                 _ = self.hangup.recv() => {
                     manager.reloading();
                     reload();
+                    manager.ready();
+                }
+                Some(reply) = self.requests.recv() => {
+                    manager.reloading();
+                    // The API may have ended meanwhile.
+                    let _ = reply.send(reload());
                     manager.ready();
                 }
                 () = tokio::time::sleep(interval) => {

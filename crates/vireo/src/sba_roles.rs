@@ -6,7 +6,7 @@
 use crate::cluster_roles::{leave_sessions_to_smf, run_host};
 use crate::logging;
 use crate::reload::{self, Function, Reloader};
-use crate::run::{Health, Signals};
+use crate::run::{Health, Signals, manage};
 use std::path::PathBuf;
 use std::sync::Arc;
 use vireo_config::roles::{Prepared, prepare};
@@ -60,12 +60,16 @@ pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
     let sbi = config.sbi.clone();
     let Prepared { mut control, store, metrics, .. } = prepare(config)?;
     control.sbi = Some(sbi.clone());
+    manage(&mut control.management, &reloader, &signals);
+    let slices = control.management.slices.clone();
     let control = Control::start(control, store, metrics)?;
     tracing::info!(sctp = control.driver(), api = ?control.api(), sbi = %sbi.own_amf(), smf = %sbi.smf, "the AMF is up");
     let reload = || {
-        if let Some(config) = reloader.read() {
-            control.reload(reload::reloadable(&config));
-        }
+        let Some(config) = reloader.read() else { return false };
+        let reload = reload::reloadable(&config);
+        slices.reload(&reload);
+        control.reload(reload);
+        true
     };
     let health = Health { has_failed: || control.has_failed(), progress: || control.progress().to_vec() };
     let failed = runtime.block_on(signals.unless("the AMF stops", health, reload));
@@ -95,9 +99,9 @@ pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
     let smf = Smf::start(settings, store, Arc::new(Metrics::new()))?;
     tracing::info!(sbi = %smf.address(), api = ?smf.api(), "the SMF is up");
     let reload = || {
-        if let Some(config) = reloader.read() {
-            smf.reload(reload::reloadable(&config));
-        }
+        let Some(config) = reloader.read() else { return false };
+        smf.reload(reload::reloadable(&config));
+        true
     };
     let health = Health { has_failed: || smf.has_failed(), progress: Vec::new };
     let failed = runtime.block_on(signals.unless("the SMF stops", health, reload));

@@ -2,7 +2,7 @@
 
 use crate::logging;
 use crate::reload::{self, Function, Reloader};
-use crate::run::{Health, Signals, ignore_hangup, reload_upf};
+use crate::run::{Health, Signals, ignore_hangup, manage, reload_upf};
 use std::path::Path;
 use std::sync::Arc;
 use vireo_config::roles::{self, serve_this_core};
@@ -37,7 +37,10 @@ pub(crate) fn run(path: Option<&Path>, mut config: Config, source: Source) -> Re
         config: text(source),
     };
     let count = shards.count;
-    let core = ShardedCore::start(roles::balancer(config, upf.clone()), shards, metrics)?;
+    let mut settings = roles::balancer(config, upf.clone());
+    manage(&mut settings.management, &reloader, &signals);
+    let slices = settings.management.slices.clone();
+    let core = ShardedCore::start(settings, shards, metrics)?;
     tracing::info!(sctp = core.driver(), api = ?core.api(), shards = count, "the core is up");
     let has_failed = || core.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
     let progress = || {
@@ -45,10 +48,11 @@ pub(crate) fn run(path: Option<&Path>, mut config: Config, source: Source) -> Re
         std::iter::once(core.progress()).chain(upf).collect()
     };
     let reload = || {
-        if let Some((mut config, source)) = reloader.read_source() {
-            core.reload(&reload::reloadable(&config), &text(source));
-            reload_upf(&mut config, upf.as_deref());
-        }
+        let Some((mut config, source)) = reloader.read_source() else { return false };
+        let reload = reload::reloadable(&config);
+        slices.reload(&reload);
+        core.reload(&reload, &text(source));
+        reload_upf(&mut config, upf.as_deref())
     };
     let failed = runtime.block_on(signals.unless("the core stops", Health { has_failed, progress }, reload));
     let stopped = core.stop();

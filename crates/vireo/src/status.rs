@@ -217,6 +217,7 @@ mod tests {
                 tai: "99970-1".into(),
                 gnb: Some("gnb-1".into()),
                 sessions: vec![session(1, "10.45.0.2"), session(2, "10.45.0.3")],
+                ..UeStatus::default()
             };
             Status {
                 version: "0.2.0".into(),

@@ -46,9 +46,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let api = api::Server::start(&config.api, source, metrics)?;
     tracing::info!(n4 = %upf.n4(), api = ?api.as_ref().and_then(api::Server::address), "the UPF is up");
     let reload = || {
-        if let Some(config) = reloader.read().and_then(|config| config.upf) {
-            upf.reload(config);
-        }
+        let Some(config) = reloader.read().and_then(|config| config.upf) else { return false };
+        upf.reload(config);
+        true
     };
     let health = Health { has_failed: || upf.has_failed(), progress: || vec![upf.progress()] };
     let failed = runtime.block_on(signals.unless("the UPF stops", health, reload));

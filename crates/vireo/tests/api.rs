@@ -156,3 +156,85 @@ fn open_address_without_token_does_not_start() {
     let last = error.lines().last().unwrap();
     assert!(last.starts_with("vireo: api.token-file: ") && last.contains("set api.token-file to a file"), "{error}");
 }
+
+/// Returns the token that a command has printed.
+fn created(core: &Core, role: &str) -> String {
+    let file = core.directory.path().join("vireo.toml");
+    let mut command = vireo(core.directory.path());
+    let output = command.args(["token", "create", role, "--role", role, "--config"]).arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Returns the value of a header.
+fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
+    answer
+        .lines()
+        .find_map(|line| line.to_ascii_lowercase().starts_with(name).then(|| line.split_once(": "))?)
+        .map(|l| l.1)
+}
+
+#[test]
+fn named_tokens_have_their_roles() {
+    let core = Core::start();
+    let path = core.directory.path().join("state/api.tokens");
+    assert!(!path.exists());
+    let tokens = ["read", "operate", "admin"].map(|role| format!("Authorization: Bearer {}\r\n", created(&core, role)));
+    assert_eq!(mode(&path), 0o600);
+    let status = |method, path, token: &str| core.request(method, path, token).0;
+    assert_eq!(tokens.each_ref().map(|token| status("GET", "/v1/ues", token)), [200, 200, 200]);
+    assert_eq!(tokens.each_ref().map(|token| status("GET", "/v1/audit", token)), [403, 403, 200]);
+    assert_eq!(tokens.each_ref().map(|token| status("POST", DEREGISTER, token)), [401, NOT_FOUND, NOT_FOUND]);
+    assert_eq!(status("GET", "/v1/ues", ""), 401);
+    assert!(core.request("GET", "/v1/session", &tokens[1]).1.contains(r#""role":"operate""#));
+    let mut command = vireo(core.directory.path());
+    let file = core.directory.path().join("vireo.toml");
+    assert!(command.args(["token", "revoke", "admin", "--config"]).arg(file).output().unwrap().status.success());
+    assert_eq!(status("GET", "/v1/ues", &tokens[2]), 401, "at once");
+}
+
+#[test]
+fn configuration_is_changed_live_or_not_at_all() {
+    let core = Core::start();
+    let token = format!("Authorization: Bearer {}\r\n", fs::read_to_string(core.token()).unwrap().trim());
+    let file = core.directory.path().join("vireo.toml");
+    let before = fs::read_to_string(&file).unwrap();
+    let (status, answer) = core.request("GET", "/v1/configuration", &token);
+    assert_eq!(status, 200, "{answer}");
+    assert!(answer.ends_with(&before), "{answer}");
+    let tag = header(&answer, "etag").unwrap().to_owned();
+    let put = |text: &str| {
+        let length = text.len();
+        let headers =
+            format!("{token}If-Match: {tag}\r\nContent-Type: application/toml\r\nContent-Length: {length}\r\n");
+        let mut stream = TcpStream::connect(core.api).unwrap();
+        write!(
+            stream,
+            "PUT /v1/configuration HTTP/1.1\r\nHost: {}\r\n{headers}Connection: close\r\n\r\n{text}",
+            core.api
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        (answer.split(' ').nth(1).unwrap().parse::<u16>().unwrap(), answer)
+    };
+    let (status, answer) = put(&format!("{before}[log]\nlevle = 1\n"));
+    assert!(status == 422 && answer.contains("levle"), "{answer}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+    let next = format!(
+        "{before}[slice.phones]\nsnssai = {{ sst = 1 }}\nslo = {{ paging = \"7ms\" }}\n[log]\nlevel = \"debug\"\n"
+    );
+    let (status, answer) = put(&next);
+    assert_eq!(status, 200, "{answer}");
+    assert!(answer.contains(r#""key":"log.level","old":"\"info\"","new":"\"debug\"","applies":"now""#), "{answer}");
+    assert!(answer.contains(r#""key":"slice.phones"#) && answer.contains(r#""applies":"restart""#), "{answer}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), next);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !core.log().contains("the configuration was read again") {
+        assert!(Instant::now() < deadline, "{}", core.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(put(&before).0, 412, "the file has changed");
+    let audit = core.request("GET", "/v1/audit", &token).1;
+    assert!(audit.contains("configuration.replace") && audit.contains("failed"), "{audit}");
+}

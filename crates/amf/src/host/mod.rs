@@ -47,6 +47,7 @@ mod status;
 mod step_metrics;
 mod takeover;
 mod timers;
+mod ue_query;
 
 pub use builder::{HostBuilder, HostConfig};
 pub use cluster::Membership;
@@ -428,6 +429,9 @@ impl Host {
             Input::Status { filter, reply } => {
                 // The requester may have timed out.
                 let _ = reply.try_send(self.status(&filter));
+            }
+            Input::Ues { query, reply } => {
+                let _ = reply.try_send(self.ues(&query));
             }
             Input::Deregister { supi, reregister, reply } => {
                 self.order(supi, &Event::Deregister { reregister }.into(), NfKind::StateManagement, &reply);

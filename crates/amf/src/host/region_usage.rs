@@ -33,6 +33,12 @@ impl RegionUsage {
         self.count(metrics);
     }
 
+    /// Returns the used and all numbers of each number table: for data network n, the IPv4 pool is
+    /// table 2n and the IPv6 pool table 2n + 1.
+    pub fn numbers(&self) -> Vec<Option<(u32, u32)>> {
+        (0..TABLES as u8).map(|table| self.0.numbers(table).map(|table| (table.used(), table.size()))).collect()
+    }
+
     /// Updates the metrics of the workers' database operations, which cost nothing to read.
     pub fn count(&self, metrics: &Metrics) {
         let region = &self.0;

@@ -4,17 +4,18 @@ use super::inline;
 use super::pools::{Nf, State};
 use super::ran_table::Node;
 use super::state::Host;
+use super::ue_query::node_id;
 use crate::worker::region_layout;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use vireo_core::amf::context::{self, Procedure, UeContext};
-use vireo_core::smf::SessionState;
+use vireo_core::smf::{SessionState, SmContext};
 use vireo_ops::api::{
-    Counts, GnbStatus, NfStatus, SessionStatus, Status, StatusFilter, UeStatus, UpfStatus, WorkerStatus,
+    Counts, GnbStatus, NfStatus, SessionStatus, SessionVolume, Status, StatusFilter, UeStatus, UpfStatus, WorkerStatus,
 };
 use vireo_ops::clock::clock;
 use vireo_store::region::Snapshot;
-use vireo_types::Snssai;
+use vireo_types::{Dialect, Guami, Guti, RanNodeId, Snssai};
 
 impl Host {
     pub(super) fn status(&mut self, filter: &StatusFilter) -> Status {
@@ -27,7 +28,7 @@ impl Host {
             .slots_from(0, self.ues.slots)
             .map(|(slot, _)| slot)
             .skip(filter.offset)
-            .take(filter.limit)
+            .take(if filter.ues { filter.limit } else { 0 })
             .collect();
         let ues = page.into_iter().filter_map(|slot| {
             self.ues.region.read(slot, &mut record);
@@ -73,6 +74,21 @@ impl Host {
         slice.map(|slice| slice.name.clone()).unwrap_or_default()
     }
 
+    /// Returns the GUTI of a UE.
+    fn guti(&self, ue: &UeContext) -> Option<Guti> {
+        match ue.dialect() {
+            Dialect::Nr => ue.identity.tmsi.map(|tmsi| Guti { guami: self.config.guami(), tmsi }),
+            Dialect::Eps => ue.identity.gutis_of_eps(&self.config).next(),
+        }
+    }
+
+    /// Returns the volume of a session, if its slice measures it.
+    fn volume(&self, session: &SmContext) -> Option<SessionVolume> {
+        let is_measured = self.config.charging(session.terms.snssai).is_some_and(|charging| charging.is_on());
+        let usage = session.usage;
+        is_measured.then_some(SessionVolume { uplink_octets: usage.uplink, downlink_octets: usage.downlink })
+    }
+
     fn upf_name(&self, upf: SocketAddr) -> String {
         self.config
             .upfs
@@ -105,7 +121,7 @@ impl Host {
         WorkerStatus { number, pid, cpu_us: 0, nfs: nfs.collect() }
     }
 
-    fn ue(&self, ue: &UeContext, reveal: bool) -> UeStatus {
+    pub(super) fn ue(&self, ue: &UeContext, reveal: bool) -> UeStatus {
         let supi = ue.identity.supi.map(|s| if reveal { format!("imsi-{}", s.reveal()) } else { s.to_string() });
         let rm = match (&ue.procedure, ue.is_registered()) {
             (Some(Procedure::Registration(_)), _) => "REGISTERING",
@@ -130,6 +146,10 @@ impl Host {
             qfi: 1,
             upf: self.upf_name(s.pfcp.upf),
             moves: s.relocation.is_some(),
+            uplink_bps: s.terms.ambr.uplink_bps,
+            downlink_bps: s.terms.ambr.downlink_bps,
+            five_qi: s.terms.five_qi,
+            volume: self.volume(s),
         });
         UeStatus {
             supi: supi.unwrap_or_default(),
@@ -138,9 +158,21 @@ impl Host {
             cm: if ue.connection.is_some() { "CONNECTED" } else { "IDLE" }.into(),
             tai: ue.connection.map(|c| format!("{}-{}", c.tai.plmn, c.tai.tac.0)).unwrap_or_default(),
             gnb: node.map(|r| r.name.clone()),
+            ran_node: node.map(|r| format!("{}-{}", r.id.plmn(), r.id.value())),
+            rat: if ue.dialect() == Dialect::Nr { "nr" } else { "eps" }.into(),
+            host: None,
+            guti: self.guti(ue).map(|guti| guti_text(&guti)),
             sessions: sessions.collect(),
         }
     }
+}
+
+/// Returns PLMN, AMF Identifier (TS 23.003 2.10.1; in EPS it maps to the MME's) and TMSI, the
+/// latter two in hexadecimal.
+fn guti_text(guti: &Guti) -> String {
+    let Guami { plmn, region, set, pointer } = guti.guami;
+    let amf = u32::from(region) << 16 | u32::from(set) << 6 | u32::from(pointer);
+    format!("{plmn}-{amf:06x}-{:08x}", guti.tmsi.0)
 }
 
 fn gnb(node: &Node) -> GnbStatus {
@@ -152,7 +184,12 @@ fn gnb(node: &Node) -> GnbStatus {
     slices.dedup();
     GnbStatus {
         name: record.name.clone(),
-        id: format!("{}-{}", record.id.plmn(), record.id.value()),
+        id: node_id(node),
+        kind: match record.id {
+            RanNodeId::Gnb(_) => "gNB",
+            RanNodeId::Enb(_) => "eNB",
+        }
+        .into(),
         address: node.peer.to_string(),
         associations: node.associations(),
         tacs,

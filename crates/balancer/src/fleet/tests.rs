@@ -44,7 +44,7 @@ impl World {
 
     fn beating(balancers: usize, heartbeat: Span) -> Self {
         let controller_listener = listener();
-        let controllers = vec![controller_listener.local_addr().expect("an address")];
+        let controllers = vec![controller_listener.local_addr().expect("an address").into()];
         let config = ClusterConfig { controllers, hosts: 1, heartbeat, ..ClusterConfig::default() };
         let plain = Security::default();
         let metrics = Arc::new(Metrics::new());
@@ -185,7 +185,7 @@ fn joining_host_receives_recent_claims() {
     let claim = Claim { supi, ue, at: clock() };
     world.host_streams[0].put(&ToBalancer::Notice(HostNotice::Claim(claim)));
     world.run(true, |world| world.fleets[0].machine.claims().by_supi(supi) == Some(ue));
-    let controllers = world.host.controller().into_iter().collect();
+    let controllers = world.host.controller().map(Into::into).into_iter().collect();
     let config = ClusterConfig { controllers, hosts: 1, heartbeat: world.heartbeat, ..ClusterConfig::default() };
     let plain = Security::default();
     let me = LocalMember::Host((Ipv4Addr::LOCALHOST, 10).into());

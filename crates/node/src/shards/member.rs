@@ -122,6 +122,8 @@ impl Shard {
         let source = self.node.source();
         match request {
             Request::Status(filter) => Reply::Status(Box::new(source.status(&filter))),
+            Request::Ues(query) => Reply::Ues(source.ues(&query)),
+            Request::Pools => Reply::Pools(source.pools()),
             Request::Metrics => {
                 source.count();
                 Reply::Metrics(self.metrics.render())

@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use vireo_fabric::identity::TlsTexts;
-use vireo_ops::api::{Status, StatusFilter};
+use vireo_ops::api::{PoolStatus, Status, StatusFilter, UePage, UeQuery};
 use vireo_types::Supi;
 
 /// Maximum length of a message in bytes.
@@ -56,6 +56,8 @@ pub(super) enum ToShard {
 #[derive(Clone, Debug, SerializeDerive, Deserialize)]
 pub(super) enum Request {
     Status(StatusFilter),
+    Ues(UeQuery),
+    Pools,
     Metrics,
     Deregister {
         supi: u64,
@@ -87,6 +89,8 @@ pub(super) enum FromShard {
 #[derive(Debug, SerializeDerive, Deserialize)]
 pub(super) enum Reply {
     Status(Box<Status>),
+    Ues(UePage),
+    Pools(Vec<PoolStatus>),
     Metrics(String),
     /// True if the shard has the UE.
     Done(bool),

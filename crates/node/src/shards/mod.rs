@@ -29,6 +29,7 @@ use source::ShardsSource;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use supervisor::ShardSupervisor;
+use vireo_api::Management;
 use vireo_controller::EmbeddedController;
 use vireo_fabric::Security;
 use vireo_fabric::identity::{CertificateRole, TlsTexts};
@@ -60,13 +61,14 @@ impl ShardedCore {
     /// Returns an error if a part does not start. None runs then.
     pub fn start(mut config: BalancerConfig, shards: ShardsConfig, metrics: Arc<Metrics>) -> Result<Self, StartError> {
         let prepared = api::Prepared::new(&config.api)?;
+        let api = Api { prepared, management: std::mem::take(&mut config.management), metrics: Arc::clone(&metrics) };
         // The API of the balancer alone would show no UE.
         (config.api.listen, config.api.socket) = (None, ApiSocket::Off);
         let (own, tls) = certificates().map_err(ShardError::Spawn)?;
         let security = Security::from_texts(&own)?;
         let (names, upf) = (upfs(&config.core), config.upf.clone());
-        let balancer = BalancerNode::start_secured(bind_ran(&config.n2)?, config, security, Arc::clone(&metrics))?;
-        match start_rest((prepared, metrics), &balancer, shards, tls, (names, upf)) {
+        let balancer = BalancerNode::start_secured(bind_ran(&config.n2)?, config, security, metrics)?;
+        match start_rest(api, &balancer, shards, tls, (names, upf)) {
             Ok((shards, api)) => Ok(ShardedCore { shards, balancer, api }),
             Err(error) => {
                 // The first error is the reason.
@@ -115,11 +117,17 @@ impl ShardedCore {
     }
 }
 
-type Api = (api::Prepared, Arc<Metrics>);
+/// Parts of the API.
+struct Api {
+    prepared: api::Prepared,
+    management: Management,
+    metrics: Arc<Metrics>,
+}
+
 type Upfs = (Vec<(String, SocketAddr)>, Option<Arc<vireo_upf::UpfHandle>>);
 
 fn start_rest(
-    (api, metrics): Api,
+    api: Api,
     balancer: &BalancerNode,
     shards: ShardsConfig,
     tls: TlsTexts,
@@ -132,7 +140,7 @@ fn start_rest(
     let shards = ShardSupervisor::start(shards, setup, Arc::clone(&controller))?;
     let source =
         ShardsSource { balancer: balancer.source(), controller, states: Arc::clone(&shards.states), upf, upfs };
-    let api = api.start(Arc::new(source), metrics)?;
+    let api = vireo_api::serve(api.prepared, Arc::new(source), api.metrics, api.management)?;
     Ok((shards, api))
 }
 

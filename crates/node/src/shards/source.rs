@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vireo_controller::EmbeddedController;
 use vireo_ops::api::{
-    GnbStatus, LatencyStatus, MoveError, MoveRequest, MoveResult, OverloadStatus, RelocateError, ShardStatus,
-    SlicesStatus, Status, StatusFilter, StatusSource, WorkerStatus,
+    GnbStatus, LatencyStatus, MoveError, MoveRequest, MoveResult, OverloadStatus, PoolStatus, RelocateError,
+    ShardStatus, SlicesStatus, Status, StatusFilter, StatusSource, UePage, UeQuery, UeSelector, WorkerStatus,
 };
 use vireo_ops::metrics::process::cpu_us_of;
 use vireo_types::Supi;
@@ -19,6 +19,10 @@ use vireo_upf::UpfHandle;
 
 /// Maximum time for the answers of all shards.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+/// Position of the shard in the position of a page.
+const SHARD_SHIFT: u32 = 32;
+/// Mask of the position in the shard; all ones = before its first UE.
+const AFTER: u64 = u32::MAX as u64;
 /// Overload levels, the mildest first.
 const LEVELS: [&str; 4] = ["normal", "registrations", "low-priority", "others"];
 
@@ -59,13 +63,52 @@ impl ShardsSource {
         self.states.all().into_iter().enumerate().map(query).collect()
     }
 
+    /// Returns a page of the UEs of one shard after another.
+    fn page_in_turn(&self, query: &UeQuery) -> UePage {
+        let (shard, after) = query.after.map_or((0, None), |after| (after >> SHARD_SHIFT, Some(after & AFTER)));
+        let after = after.filter(|after| *after != AFTER);
+        let asked = usize::try_from(shard).unwrap_or(usize::MAX);
+        let own = UeQuery { after, ..query.clone() };
+        let rest = UeQuery { limit: 0, after: None, ..query.clone() };
+        let mut page = UePage { total: Some(0), ..UePage::default() };
+        let answers = self.query(|number| Some(Request::Ues(if number == asked { own.clone() } else { rest.clone() })));
+        let last = answers.len().saturating_sub(1);
+        if asked < last {
+            // The next shard from its first UE on.
+            page.next = Some((shard + 1) << SHARD_SHIFT | AFTER);
+        }
+        for ShardAnswer { number, state, reply } in answers {
+            let Some(Reply::Ues(mut own)) = reply else { continue };
+            own.ues.iter_mut().for_each(|ue| ue.host = state.host);
+            page.total = page.total.zip(own.total).map(|(sum, own)| sum + own);
+            if number == asked {
+                page.ues = own.ues;
+                page.next = own.next.map(|next| shard << SHARD_SHIFT | next).or(page.next);
+            }
+        }
+        page
+    }
+
+    /// Returns the UE that an index of a shard finds.
+    fn single(&self, query: &UeQuery) -> UePage {
+        let mut page = UePage::default();
+        for answer in self.query(|_| Some(Request::Ues(query.clone()))) {
+            if let Some(Reply::Ues(mut own)) = answer.reply {
+                own.ues.iter_mut().for_each(|ue| ue.host = answer.state.host);
+                page.ues.extend(own.ues);
+            }
+        }
+        page.total = Some(page.ues.len());
+        page
+    }
+
     /// Returns the window of UEs that each shard lists, by the number of its UEs.
     fn windows(counts: &BTreeMap<usize, usize>, filter: &StatusFilter) -> BTreeMap<usize, StatusFilter> {
         let (mut offset, mut limit) = (filter.offset, filter.limit);
         let mut windows = BTreeMap::new();
         for (shard, ues) in counts {
             let listed = ues.saturating_sub(offset).min(limit);
-            windows.insert(*shard, StatusFilter { offset, limit: listed, reveal_supi: filter.reveal_supi });
+            windows.insert(*shard, StatusFilter { offset, limit: listed, ..filter.clone() });
             (offset, limit) = (offset.saturating_sub(*ues), limit - listed);
         }
         windows
@@ -82,7 +125,7 @@ impl StatusSource for ShardsSource {
             let known = self.upfs.iter().find(|(_, n4)| n4.to_string() == upf.node);
             upf.name = known.map_or_else(String::new, |(name, _)| name.clone());
         }
-        let gnbs = StatusFilter { reveal_supi: false, ..filter.clone() };
+        let gnbs = StatusFilter { reveal_supi: false, ues: false, ..filter.clone() };
         let first = self.query(|_| Some(Request::Status(gnbs.clone())));
         let mut ues = BTreeMap::new();
         for ShardAnswer { number, state, reply } in first {
@@ -105,7 +148,7 @@ impl StatusSource for ShardsSource {
             status.shards.push(shard);
         }
         status.shards.iter_mut().for_each(|shard| shard.copied = settled);
-        if filter.limit > 0 {
+        if filter.limit > 0 && filter.ues {
             let windows = ShardsSource::windows(&ues, filter);
             let listed =
                 self.query(|number| windows.get(&number).filter(|w| w.limit > 0).cloned().map(Request::Status));
@@ -116,6 +159,28 @@ impl StatusSource for ShardsSource {
             }
         }
         status
+    }
+
+    fn ues(&self, query: &UeQuery) -> UePage {
+        match query.select {
+            UeSelector::All | UeSelector::State(_) | UeSelector::RanNode(_) => self.page_in_turn(query),
+            UeSelector::Supi(_) | UeSelector::Tmsi(_) | UeSelector::Address(_) => self.single(query),
+        }
+    }
+
+    fn pools(&self) -> Vec<PoolStatus> {
+        let mut all: Vec<PoolStatus> = Vec::new();
+        for answer in self.query(|_| Some(Request::Pools)) {
+            let Some(Reply::Pools(pools)) = answer.reply else { continue };
+            for pool in pools {
+                // Shards share the pools.
+                match all.iter_mut().find(|known| (&known.dnn, &known.cidr) == (&pool.dnn, &pool.cidr)) {
+                    Some(known) => known.used += pool.used,
+                    None => all.push(pool),
+                }
+            }
+        }
+        all
     }
 
     fn slices(&self, counts: bool) -> SlicesStatus {
@@ -232,7 +297,7 @@ mod tests {
     fn page_of_ues_spans_shards() {
         let counts = BTreeMap::from([(0, 5), (1, 3), (3, 4)]);
         let page = |offset, limit| {
-            let filter = StatusFilter { offset, limit, reveal_supi: true };
+            let filter = StatusFilter { offset, limit, reveal_supi: true, ues: true };
             let windows = ShardsSource::windows(&counts, &filter);
             windows.into_iter().map(|(shard, w)| (shard, w.offset, w.limit)).collect::<Vec<_>>()
         };

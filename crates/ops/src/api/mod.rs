@@ -1,28 +1,36 @@
 //! HTTP API of a process: status, metrics, and operator commands.
 //!
 //! Endpoints: `GET /status`, `GET /slices`, `GET /metrics`, `GET /healthz`, `POST /deregister`,
-//! `POST /slices/move`, `POST /sessions/move` and `POST /cluster/drain`. They are served by TCP and
-//! by a unix socket, on a thread of their own.
+//! `POST /slices/move`, `POST /sessions/move` and `POST /cluster/drain`; the web page ([`web`]).
+//! They are served by TCP and by a unix socket, on a thread of their own.
 //!
 //! The API accesses the core only through [`StatusSource`] and [`Metrics`]. [`access`] decides
 //! which client may do what. [`serve`] limits number and lifetime of connections.
 
 mod access;
 mod listen;
+mod roles;
 mod serve;
 mod slices;
 mod status;
+mod tls;
 mod token;
+mod ues;
+mod web;
 
 pub use listen::ApiSocket;
+pub use roles::{Identity, NamedToken, NamedTokenError, NamedTokens, Role};
+pub use serve::LongResponse;
 pub use slices::{
     MoveError, MoveRequest, MoveResult, SliceCounted, SliceStatus, SliceWorkerStatus, SlicesStatus, UserSelector,
 };
 pub use status::{
     BalancerStatus, Counts, DrainError, GnbStatus, HostStatus, LatencyStatus, NfStatus, OverloadStatus, RelocateError,
-    SessionStatus, ShardStatus, Status, StatusFilter, StatusSource, UeStatus, UpfStatus, WorkerStatus,
+    SessionStatus, SessionVolume, ShardStatus, Status, StatusFilter, StatusSource, UeStatus, UpfStatus, WorkerStatus,
 };
+pub use tls::ApiTlsError;
 pub use token::{Token, TokenError};
+pub use ues::{PoolStatus, UE_PAGE, UePage, UeQuery, UeSelector, UeState};
 
 use crate::config::ApiConfig;
 use crate::metrics::Metrics;
@@ -31,8 +39,9 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Extension, Router};
+use axum::{Extension as Layer, Router};
 use listen::Socket;
+use rustls::ServerConfig;
 use serde::Deserialize;
 use serve::{Limits, Service};
 use std::io;
@@ -42,8 +51,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
 use vireo_types::Supi;
 
+/// Maximum of threads for requests that wait for the core or for a database.
+const BLOCKING_THREADS: usize = 8;
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Reasons why the API does not start.
@@ -68,6 +80,9 @@ pub enum ApiError {
     /// The token file is unusable.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// Certificate or key of TLS is unusable.
+    #[error(transparent)]
+    Tls(#[from] ApiTlsError),
 }
 
 /// A running API server. Dropping it stops the server.
@@ -82,6 +97,12 @@ pub struct Server {
     _socket: Option<Socket>,
 }
 
+/// Parts of the server that its thread takes over.
+struct ServerParts {
+    tls: Option<TlsAcceptor>,
+    extension: Option<Extension>,
+}
+
 #[derive(Clone)]
 struct Shared {
     source: Arc<dyn StatusSource>,
@@ -89,12 +110,17 @@ struct Shared {
     guard: Guard,
 }
 
+/// Creates the routes of another crate, which the same listeners serve. It runs on the thread of
+/// the API, and may start tasks there.
+pub type Extension = Box<dyn FnOnce() -> Router + Send>;
+
 /// An API with address and token that does not yet serve requests.
 #[derive(Debug)]
 pub struct Prepared {
     config: ApiConfig,
     listener: Option<TcpListener>,
     token: Option<Token>,
+    tls: Option<Arc<ServerConfig>>,
     /// True in a hot restart: this process replaces the socket file of its predecessor.
     takes_over: bool,
 }
@@ -126,7 +152,8 @@ impl Prepared {
     fn on(listener: Option<TcpListener>, config: &ApiConfig, takes_over: bool) -> Result<Self, ApiError> {
         let config = config.clone();
         let token = token(&config)?;
-        Ok(Prepared { config, listener, token, takes_over })
+        let tls = config.tls.as_ref().filter(|_| config.listen.is_some()).map(tls::load).transpose()?;
+        Ok(Prepared { config, listener, token, tls, takes_over })
     }
 
     /// Returns a duplicate of the TCP listener, for the successor process in a hot restart.
@@ -141,7 +168,22 @@ impl Prepared {
     ///
     /// Returns an error if the unix socket or the thread cannot be created.
     pub fn start(self, source: Arc<dyn StatusSource>, metrics: Arc<Metrics>) -> Result<Option<Server>, ApiError> {
-        let Prepared { config, listener, token, takes_over } = self;
+        self.start_with(source, metrics, None)
+    }
+
+    /// The same, with further routes.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`Prepared::start`].
+    pub fn start_with(
+        self,
+        source: Arc<dyn StatusSource>,
+        metrics: Arc<Metrics>,
+        extension: Option<Extension>,
+    ) -> Result<Option<Server>, ApiError> {
+        let Prepared { config, listener, token, tls, takes_over } = self;
+        let tls = tls.map(TlsAcceptor::from);
         let named = config.listen.unwrap_or_else(|| SocketAddr::from(([0; 4], 0)));
         let error = |source: io::Error| ApiError::Io { address: named, source };
         let address = listener.as_ref().map(TcpListener::local_addr).transpose().map_err(error)?;
@@ -149,19 +191,24 @@ impl Prepared {
         if address.is_none() && socket.is_none() {
             return Ok(None);
         }
-        let guard = Guard::new(token, &config.host_names, Arc::clone(&metrics));
+        let guard = Guard::new(token, NamedTokens::new(&config.tokens), &config.host_names, Arc::clone(&metrics));
         let tcp = listener.as_ref().map(TcpListener::try_clone).transpose().map_err(error)?;
         let unix = socket.as_ref().map(Socket::listener).transpose().map_err(error)?;
         if let Some(listener) = &tcp {
             listener.set_nonblocking(true).map_err(error)?;
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(error)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(BLOCKING_THREADS)
+            .enable_all()
+            .build()
+            .map_err(error)?;
         let (stop, stopped) = oneshot::channel();
         let client = Client::Tcp { loopback: address.is_some_and(|address| is_loopback(address.ip())) };
         let shared = Shared { source, metrics, guard };
+        let further = ServerParts { tls, extension };
         let thread = std::thread::Builder::new()
             .name("api".into())
-            .spawn(move || runtime.block_on(serve((tcp, client), unix, shared, stopped)));
+            .spawn(move || runtime.block_on(serve((tcp, client), unix, (shared, further), stopped)));
         let thread = Some(thread.map_err(error)?);
         Ok(Some(Server { address, listener, stop: Some(stop), thread, _socket: socket }))
     }
@@ -255,7 +302,7 @@ impl Drop for Server {
 async fn serve(
     (tcp, client): (Option<TcpListener>, Client),
     unix: Option<std::os::unix::net::UnixListener>,
-    shared: Shared,
+    (shared, further): (Shared, ServerParts),
     stopped: oneshot::Receiver<()>,
 ) {
     let tcp = tcp.map(tokio::net::TcpListener::from_std).transpose();
@@ -265,7 +312,7 @@ async fn serve(
         (Err(error), _) | (_, Err(error)) => return tracing::error!(%error, "the API ends"),
     };
     let (source, metrics) = (shared.source.clone(), shared.metrics.clone());
-    let service = Service { guard: shared.guard.clone(), app: routes(shared) };
+    let service = Service { guard: shared.guard.clone(), app: routes(shared, further.extension), tls: further.tls };
     let upkeep = async {
         let mut tick = tokio::time::interval(UPKEEP_EVERY);
         loop {
@@ -306,8 +353,12 @@ const LIMITS: [Limits; 2] = {
     [Limits { head, life, ..Limits::TCP }, Limits { head, life, ..Limits::UNIX }]
 };
 
-fn routes(shared: Shared) -> Router {
+fn routes(shared: Shared, extension: Option<Extension>) -> Router {
     let guard = shared.guard.clone();
+    // The page shows what the further routes offer.
+    let check_host = axum::middleware::from_fn_with_state(guard.clone(), access::check_host);
+    let page = extension.as_ref().map(|_| web::routes().layer(check_host)).unwrap_or_default();
+    let further = extension.map(|routes| routes()).unwrap_or_default();
     Router::new()
         .route("/status", get(status))
         .route("/metrics", get(prometheus))
@@ -318,19 +369,21 @@ fn routes(shared: Shared) -> Router {
         .route("/cluster/drain", post(drain))
         .route("/healthz", get(|| async { "ok\n" }))
         .with_state(shared)
+        .merge(further)
         .layer(axum::middleware::from_fn_with_state(guard, access::check))
+        .merge(page)
 }
 
 async fn status(
     State(shared): State<Shared>,
-    Extension(access): Extension<Access>,
+    Layer(access): Layer<Access>,
     filter: Result<Query<StatusFilter>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
     let filter = match filter {
         Ok(Query(filter)) => filter.bounded(),
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{}\n", error.body_text())).into_response(),
     };
-    let refusal = if filter.reveal_supi { shared.guard.refusal(access) } else { None };
+    let refusal = if filter.reveal_supi { shared.guard.refusal(&access) } else { None };
     refusal.unwrap_or_else(|| axum::Json(shared.source.status(&filter)).into_response())
 }
 
@@ -441,3 +494,5 @@ async fn prometheus(State(shared): State<Shared>) -> Response {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tls_tests;

@@ -12,11 +12,14 @@ use hyper_util::service::TowerToHyperService;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 /// Maximum number of header fields of a request.
 const HEADERS: usize = 64;
@@ -24,6 +27,9 @@ const HEADERS: usize = 64;
 const HEAD_OCTETS: usize = 16 << 10;
 /// Pause before the next `accept` after an error, for example without free file descriptors.
 const AGAIN: Duration = Duration::from_millis(100);
+
+/// Further lifetime of a connection whose response is a stream.
+const LONG_LIFE: Duration = Duration::from_secs(3600);
 
 /// Limits of one listener.
 #[derive(Clone, Copy, Debug)]
@@ -45,10 +51,23 @@ impl Limits {
 }
 
 /// HTTP service: routes and access control.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Service {
     pub(super) app: Router,
     pub(super) guard: Guard,
+    /// TLS of TCP connections, if configured.
+    pub(super) tls: Option<TlsAcceptor>,
+}
+
+/// Mark of a connection whose response is a stream: it may last longer than others.
+#[derive(Clone, Debug, Default)]
+pub struct LongResponse(Arc<AtomicBool>);
+
+impl LongResponse {
+    /// Lets the connection last for the longer time.
+    pub fn begin(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Service {
@@ -57,7 +76,7 @@ impl Service {
         let mut connections = Connections::default();
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => self.take(stream, client, &mut connections, limits),
+                Ok((stream, _)) => self.take(stream, client, self.tls.clone(), (&mut connections, limits)),
                 Err(error) => pause(&error).await,
             }
         }
@@ -71,7 +90,7 @@ impl Service {
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let trusted = stream.peer_cred().is_ok_and(|user| user.uid() == own || user.uid() == 0);
-                    self.take(stream, Client::Unix { trusted }, &mut connections, limits);
+                    self.take(stream, Client::Unix { trusted }, None, (&mut connections, limits));
                 }
                 Err(error) => pause(&error).await,
             }
@@ -79,7 +98,7 @@ impl Service {
     }
 
     /// Starts to serve a connection. Closes the oldest one if the limit is reached.
-    fn take<S>(&self, stream: S, client: Client, connections: &mut Connections, limits: Limits)
+    fn take<S>(&self, stream: S, client: Client, tls: Option<TlsAcceptor>, (connections, limits): Limited<'_>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -87,24 +106,47 @@ impl Service {
             self.guard.refuse(ApiRefusal::Connections);
             connections.end_oldest();
         }
-        let service = TowerToHyperService::new(self.app.clone().layer(Extension(client)));
+        let long = LongResponse::default();
+        let app = self.app.clone().layer(Extension(client)).layer(Extension(long.clone()));
         let task = tokio::spawn(async move {
-            let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new())
-                .header_read_timeout(limits.head)
-                .max_headers(HEADERS)
-                .max_buf_size(HEAD_OCTETS);
-            let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-            // Errors of a connection concern only its client.
-            tokio::select! {
-                _ = &mut connection => {}
-                () = sleep(limits.life) => {
-                    connection.as_mut().graceful_shutdown();
-                    let _ = timeout(limits.head, connection).await;
+            match tls {
+                None => connection(stream, app, &long, limits).await,
+                // A client that does not complete the handshake in time is dropped.
+                Some(tls) => {
+                    if let Ok(Ok(stream)) = timeout(limits.head, tls.accept(stream)).await {
+                        connection(stream, app, &long, limits).await;
+                    }
                 }
             }
         });
         connections.0.push_back(task.abort_handle());
+    }
+}
+
+/// Connections of a listener and their limits.
+type Limited<'a> = (&'a mut Connections, Limits);
+
+/// Serves a connection until it ends or its time is over.
+async fn connection<S>(stream: S, app: Router, long: &LongResponse, limits: Limits)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_headers(HEADERS).max_buf_size(HEAD_OCTETS);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
+    let life = async {
+        sleep(limits.life).await;
+        if long.0.load(Ordering::Relaxed) {
+            sleep(LONG_LIFE).await;
+        }
+    };
+    // Errors of a connection concern only its client.
+    tokio::select! {
+        _ = &mut connection => {}
+        () = life => {
+            connection.as_mut().graceful_shutdown();
+            let _ = timeout(limits.head, connection).await;
+        }
     }
 }
 

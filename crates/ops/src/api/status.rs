@@ -1,6 +1,7 @@
 //! Data types of `GET /status`, and the trait that supplies them.
 
 use super::slices::{MoveError, MoveRequest, MoveResult, SlicesStatus};
+use super::ues::{PoolStatus, UePage, UeQuery};
 use serde::{Deserialize, Serialize};
 use vireo_types::Supi;
 
@@ -17,11 +18,13 @@ pub struct StatusFilter {
     pub limit: usize,
     /// If true, SUPIs are not masked.
     pub reveal_supi: bool,
+    /// If false, no UEs are listed.
+    pub ues: bool,
 }
 
 impl Default for StatusFilter {
     fn default() -> Self {
-        StatusFilter { offset: 0, limit: 100, reveal_supi: false }
+        StatusFilter { offset: 0, limit: 100, reveal_supi: false, ues: true }
     }
 }
 
@@ -40,6 +43,16 @@ pub trait StatusSource: Send + Sync {
     /// Returns the current status. Lists hold at most `filter.limit` entries, starting at
     /// `filter.offset`.
     fn status(&self, filter: &StatusFilter) -> Status;
+
+    /// Returns a page of UEs.
+    fn ues(&self, _: &UeQuery) -> UePage {
+        UePage { total: Some(0), ..UePage::default() }
+    }
+
+    /// Returns the use of the address pools.
+    fn pools(&self) -> Vec<PoolStatus> {
+        Vec::new()
+    }
 
     /// Deregisters the UE of a subscriber (TS 24.501 5.5.2.3). If `again`, the UE is asked to
     /// register again. Returns true if there is such a UE.
@@ -236,6 +249,9 @@ pub struct GnbStatus {
     pub name: String,
     /// Global gNB ID as `PLMN-number`.
     pub id: String,
+    /// Kind: `gNB` or `eNB`.
+    #[serde(default)]
+    pub kind: String,
     /// Peer address of its first association.
     pub address: String,
     /// Number of its SCTP associations.
@@ -264,6 +280,18 @@ pub struct UeStatus {
     pub tai: String,
     /// Serving gNB, if the UE is connected.
     pub gnb: Option<String>,
+    /// ID of the serving RAN node as in [`GnbStatus::id`], if the UE is connected.
+    #[serde(default)]
+    pub ran_node: Option<String>,
+    /// Dialect, `nr` or `eps`.
+    #[serde(default)]
+    pub rat: String,
+    /// Host that has the UE, if the process has several (shards).
+    #[serde(default)]
+    pub host: Option<u16>,
+    /// GUTI as `PLMN-AMF-TMSI`, the latter two in hexadecimal.
+    #[serde(default)]
+    pub guti: Option<String>,
     pub sessions: Vec<SessionStatus>,
 }
 
@@ -291,6 +319,26 @@ pub struct SessionStatus {
     /// True during a relocation, until the source UPF has released the session.
     #[serde(default)]
     pub moves: bool,
+    /// Session-AMBR of the uplink in bit/s.
+    #[serde(default)]
+    pub uplink_bps: u64,
+    #[serde(default)]
+    pub downlink_bps: u64,
+    /// 5QI of the default flow; in EPS the QCI.
+    #[serde(default)]
+    pub five_qi: u8,
+    /// Volume that the UPF has reported, if the slice measures it.
+    #[serde(default)]
+    pub volume: Option<SessionVolume>,
+}
+
+/// Volume of a session as the UPF has reported it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionVolume {
+    /// Bytes from the UE.
+    pub uplink_octets: u64,
+    /// Bytes to the UE.
+    pub downlink_octets: u64,
 }
 
 /// Status of a UPF.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 /// Source that records each filter it receives and returns it in its answer.
 #[derive(Default)]
-struct Source(Mutex<Vec<StatusFilter>>);
+pub(super) struct Source(Mutex<Vec<StatusFilter>>);
 
 impl StatusSource for Source {
     fn deregister(&self, supi: vireo_types::Supi, again: bool) -> bool {
@@ -36,7 +36,7 @@ struct Running {
 const PAGE: &str = "Origin: http://example.org\r\nAuthorization: Bearer 0123456789abcdef0123456789abcdef\r\n";
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-fn config(directory: &std::path::Path) -> ApiConfig {
+pub(super) fn config(directory: &std::path::Path) -> ApiConfig {
     ApiConfig {
         listen: Some("127.0.0.1:0".parse().unwrap()),
         socket: ApiSocket::At(directory.join("api.sock")),
@@ -45,7 +45,8 @@ fn config(directory: &std::path::Path) -> ApiConfig {
 }
 
 fn run(config: &ApiConfig, source: Arc<Source>, metrics: Arc<Metrics>) -> Server {
-    Server::start(config, source, metrics).unwrap().unwrap()
+    let prepared = Prepared::new(config).unwrap();
+    prepared.start_with(source, metrics, Some(Box::new(Router::new))).unwrap().unwrap()
 }
 
 fn start() -> (Running, Arc<Source>, Arc<Metrics>) {
@@ -101,9 +102,9 @@ fn status_is_json_and_the_filter_is_bounded() {
     assert_eq!(line, "HTTP/1.1 200 OK");
     let status: Status = serde_json::from_str(&body).unwrap();
     assert_eq!((status.counts.ues, status.ues.len()), (2, 1));
-    assert_eq!(source.0.lock().unwrap()[0], StatusFilter { offset: 5, limit: 1000, reveal_supi: true });
+    assert_eq!(source.0.lock().unwrap()[0], StatusFilter { offset: 5, limit: 1000, reveal_supi: true, ues: true });
     fetch(&server, "/status");
-    assert_eq!(source.0.lock().unwrap()[1], StatusFilter { offset: 0, limit: 100, reveal_supi: false });
+    assert_eq!(source.0.lock().unwrap()[1], StatusFilter { offset: 0, limit: 100, reveal_supi: false, ues: true });
 }
 
 #[test]
@@ -334,4 +335,30 @@ fn relocation_needs_post_and_no_web_page() {
     }
     assert!(send_request(&server, "POST", path, PAGE).0.contains("403"));
     assert!(request(&server, "GET", path).0.contains("405"));
+}
+
+#[test]
+fn page_is_public_and_has_its_policy() {
+    let (server, _, metrics) = start();
+    let get = |path: &str, host: &str| {
+        let mut stream = server.tcp();
+        let site = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n";
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\n{site}Connection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for (path, content_type) in [("/", "text/html"), ("/app.js", "text/javascript"), ("/app.css", "text/css")] {
+        let answer = get(path, "127.0.0.1").to_lowercase();
+        assert!(answer.starts_with("http/1.1 200 "), "{path}: {answer}");
+        assert!(answer.contains(&format!("content-type: {content_type}")), "{path}");
+        let policy = "content-security-policy: default-src 'none'; script-src 'self'; style-src 'self';";
+        assert!(answer.contains(policy) && answer.contains("frame-ancestors 'none'"), "{path}");
+        assert!(answer.contains("x-content-type-options: nosniff") && answer.contains("cache-control: no-cache"));
+        assert!(!answer.contains("access-control-allow-origin"), "{path}");
+    }
+    assert!(get("/", "evil.example").starts_with("HTTP/1.1 421 "));
+    assert!(metrics.render().contains("vireo_api_refused_requests_total{reason=\"host\"} 1"));
+    // A link of another page leads to the page, and to nothing else.
+    assert!(get("/status", "127.0.0.1").starts_with("HTTP/1.1 403 "));
 }

@@ -15,7 +15,7 @@ const OCTETS: usize = 32;
 const CHARACTERS: std::ops::RangeInclusive<usize> = 16..=512;
 /// Permission bits that a token file must not have: group write, group execute, and all bits of
 /// others.
-const FORBIDDEN: u32 = 0o137;
+pub(super) const FORBIDDEN: u32 = 0o137;
 
 /// Reasons why there is no token.
 #[derive(Debug, thiserror::Error)]
@@ -98,9 +98,14 @@ impl Token {
     /// Returns true if the value of an `Authorization` header contains this token. The time depends
     /// only on the lengths.
     pub(super) fn is_shown_by(&self, header: &[u8]) -> bool {
-        let shown = header.split_at_checked(SCHEME.len()).filter(|(s, _)| s.eq_ignore_ascii_case(SCHEME.as_bytes()));
-        shown.is_some_and(|(_, shown)| shown.trim_ascii().ct_eq(self.0.as_bytes()).into())
+        bearer(header).is_some_and(|shown| shown.trim_ascii().ct_eq(self.0.as_bytes()).into())
     }
+}
+
+/// Returns the token in the value of an `Authorization` header.
+pub(super) fn bearer(header: &[u8]) -> Option<&[u8]> {
+    let (scheme, shown) = header.split_at_checked(SCHEME.len())?;
+    scheme.eq_ignore_ascii_case(SCHEME.as_bytes()).then_some(shown)
 }
 
 /// Scheme of the `Authorization` header (RFC 6750 2.1), with the following space.

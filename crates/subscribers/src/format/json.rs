@@ -35,27 +35,58 @@ pub fn read_json(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
     })?;
     let mut reading = ImportBatch::default();
     for (n, value) in values.into_iter().enumerate() {
-        if !reading.take("record", n as u64 + 1, record(value)) {
+        if !reading.take("record", n as u64 + 1, read_record(value, None)) {
             break;
         }
     }
     reading.finish()
 }
 
-fn record(value: Value) -> Result<Subscriber, RecordProblem> {
+/// Reads one record from a JSON value. Without keys in it, the record has those of `present`, if
+/// there is one.
+///
+/// # Errors
+///
+/// Returns the problem of the value, which repeats no key.
+pub fn read_record(value: Value, present: Option<&Subscriber>) -> Result<Subscriber, RecordProblem> {
     // Keys are strings. So an error about a wrong type can repeat a value only if it is a number,
     // which is not a key.
     let record: JsonSubscriber =
         serde_json::from_value(value).map_err(|error| RecordProblem::Json(error.to_string()))?;
     let supi = record.imsi.parse().map_err(|error| RecordProblem::Imsi { text: record.imsi, error })?;
-    let k = record.k.ok_or(RecordProblem::Missing("k"))?;
-    let (k, opc) = keys(&k, record.opc.as_deref(), record.op.as_deref())?;
+    let has_no_key = record.k.is_none() && record.opc.is_none() && record.op.is_none();
+    let (k, opc) = match present.filter(|_| has_no_key) {
+        Some(present) => (present.k.clone(), present.opc.clone()),
+        None => {
+            let k = record.k.ok_or(RecordProblem::Missing("k"))?;
+            keys(&k, record.opc.as_deref(), record.op.as_deref())?
+        }
+    };
     check(Subscriber {
         amf: record.amf.as_deref().map_or(Ok(Subscriber::AMF), parse_amf)?,
         static_ipv4: record.ipv4,
         subscription: record.subscription,
         ..Subscriber::new(supi, k, opc)
     })
+}
+
+fn json(s: Subscriber, keys: Keys) -> JsonSubscriber {
+    let secret = |key: String| (keys == Keys::With).then_some(key);
+    JsonSubscriber {
+        imsi: s.supi.reveal(),
+        k: secret(s.k.reveal()),
+        opc: secret(s.opc.reveal()),
+        op: None,
+        amf: Some(Amf(s.amf).to_string()),
+        ipv4: s.static_ipv4,
+        subscription: s.subscription,
+    }
+}
+
+/// Returns one record as JSON value, without keys.
+pub fn record_without_keys(subscriber: &Subscriber) -> Value {
+    // Plain data with string keys always has a JSON form.
+    serde_json::to_value(json(subscriber.clone(), Keys::Without)).unwrap_or_default()
 }
 
 /// Writes a JSON array and returns the number of records. `next` returns the records one by one.
@@ -65,19 +96,9 @@ pub fn write_json(
     next: &mut dyn FnMut() -> Option<Subscriber>,
 ) -> Result<u64, FormatError> {
     let mut count = 0;
-    while let Some(s) = next() {
+    while let Some(subscriber) = next() {
         output.write_all(if count == 0 { b"[\n" } else { b",\n" })?;
-        let secret = |key: String| (keys == Keys::With).then_some(key);
-        let record = JsonSubscriber {
-            imsi: s.supi.reveal(),
-            k: secret(s.k.reveal()),
-            opc: secret(s.opc.reveal()),
-            op: None,
-            amf: Some(Amf(s.amf).to_string()),
-            ipv4: s.static_ipv4,
-            subscription: s.subscription,
-        };
-        serde_json::to_writer(&mut output, &record).map_err(std::io::Error::from)?;
+        serde_json::to_writer(&mut output, &json(subscriber, keys)).map_err(std::io::Error::from)?;
         count += 1;
     }
     output.write_all(if count == 0 { b"[]\n" } else { b"\n]\n" })?;

@@ -33,7 +33,7 @@ use vireo_types::{PduSessionType, Supi};
 
 pub use csv::{CSV_COLUMNS, read_csv, write_csv};
 pub use error::{AmfError, FormatError, RecordError, RecordProblem, SessionTypeError};
-pub use json::{read_json, write_json};
+pub use json::{read_json, read_record, record_without_keys, write_json};
 
 /// Maximum of errors reported for one file.
 pub const MAX_ERRORS: usize = 20;

@@ -1,0 +1,124 @@
+//! A core with a few UEs.
+
+use std::sync::Mutex;
+use vireo_ops::api::{
+    Counts, DrainError, GnbStatus, HostStatus, LatencyStatus, PoolStatus, RelocateError, SessionStatus, Status,
+    StatusFilter, StatusSource, UePage, UeQuery, UeSelector, UeStatus, UpfStatus,
+};
+use vireo_types::Supi;
+
+/// Source of the API in tests.
+#[derive(Debug, Default)]
+pub(super) struct Core {
+    pub(super) deregistered: Mutex<Vec<(Supi, bool)>>,
+    /// RAN nodes besides the first.
+    pub(super) further_nodes: Mutex<Vec<String>>,
+    /// Hosts besides the first.
+    pub(super) hosts: Mutex<Vec<u16>>,
+    pub(super) pool_used: Mutex<u64>,
+}
+
+impl Core {
+    /// Number of UEs.
+    pub(super) const UES: usize = 23;
+
+    fn ue(n: usize, reveal: bool) -> UeStatus {
+        let session = SessionStatus {
+            psi: 1,
+            dnn: "internet".into(),
+            ipv4: Some(format!("10.45.0.{}", n + 1)),
+            state: "ACTIVE".into(),
+            upf: "local".into(),
+            ..SessionStatus::default()
+        };
+        UeStatus {
+            supi: if reveal { format!("imsi-9997000000000{n:02}") } else { "imsi-99970**********".into() },
+            rm: "REGISTERED".into(),
+            cm: "CONNECTED".into(),
+            rat: "nr".into(),
+            guti: Some(format!("99970-020040-{:08x}", 0xc000 + n)),
+            ran_node: Some("99970-1".into()),
+            sessions: vec![session],
+            ..UeStatus::default()
+        }
+    }
+}
+
+impl StatusSource for Core {
+    fn status(&self, filter: &StatusFilter) -> Status {
+        let mut ids = vec!["99970-1".to_owned()];
+        ids.extend(self.further_nodes.lock().unwrap().iter().cloned());
+        let node = |id: &String| GnbStatus { id: id.clone(), kind: "gNB".into(), ..GnbStatus::default() };
+        let further = self.hosts.lock().unwrap().clone();
+        let hosts = [7].into_iter().chain(further);
+        let hosts = hosts.map(|host| HostStatus { host, buckets: 4096, ..HostStatus::default() }).collect();
+        Status {
+            counts: Counts {
+                gnbs: ids.len(),
+                ues: Core::UES,
+                registered: Core::UES,
+                connected: 3,
+                sessions: Core::UES,
+            },
+            gnbs: ids.iter().skip(filter.offset).take(filter.limit).map(node).collect(),
+            hosts,
+            upfs: vec![UpfStatus { name: "local".into(), associated: true, ..UpfStatus::default() }],
+            latencies: vec![LatencyStatus {
+                kind: "registration".into(),
+                count: 4,
+                violations: 1,
+                ..Default::default()
+            }],
+            ..Status::default()
+        }
+    }
+
+    fn ues(&self, query: &UeQuery) -> UePage {
+        let numbers = 1..=Core::UES;
+        let one = |n: Option<usize>| {
+            let ues: Vec<_> = n.map(|n| Core::ue(n, query.reveal_supi)).into_iter().collect();
+            UePage { total: Some(ues.len()), ues, next: None }
+        };
+        match &query.select {
+            UeSelector::Supi(supi) => {
+                let digits = Supi::from_u64(*supi).map(Supi::reveal);
+                one(numbers.into_iter().find(|n| digits == Some(format!("9997000000000{n:02}"))))
+            }
+            UeSelector::Tmsi(tmsi) => one(numbers.into_iter().find(|n| 0xc000 + *n as u32 == *tmsi)),
+            UeSelector::Address(address) => {
+                one(numbers.into_iter().find(|n| address.to_string() == format!("10.45.0.{}", n + 1)))
+            }
+            UeSelector::All | UeSelector::State(_) | UeSelector::RanNode(_) => {
+                let from = query.after.map_or(1, |after| after as usize + 1);
+                let last = (from + query.limit - 1).min(Core::UES);
+                let ues = (from..=last).map(|n| Core::ue(n, query.reveal_supi)).collect();
+                UePage { ues, next: (last < Core::UES).then_some(last as u64), total: Some(Core::UES) }
+            }
+        }
+    }
+
+    fn pools(&self) -> Vec<PoolStatus> {
+        let used = *self.pool_used.lock().unwrap();
+        vec![PoolStatus { dnn: "internet".into(), cidr: "10.45.0.0/16".into(), used, size: 100 }]
+    }
+
+    fn deregister(&self, supi: Supi, again: bool) -> bool {
+        let known = supi.reveal().starts_with("9997000000000");
+        if known {
+            self.deregistered.lock().unwrap().push((supi, again));
+        }
+        known
+    }
+
+    fn relocate(&self, _: Supi, to: &str) -> Result<(), RelocateError> {
+        match to {
+            "busy" => Err(RelocateError::Busy),
+            "local" => Ok(()),
+            _ => Err(RelocateError::UnknownUpf { name: to.into(), known: "local".into() }),
+        }
+    }
+
+    fn drain(&self, host: u16) -> Result<(), DrainError> {
+        if host == 7 { Ok(()) } else { Err(DrainError::NoHost) }
+    }
+}

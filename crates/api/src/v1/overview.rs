@@ -1,0 +1,21 @@
+//! The core in one answer.
+
+use crate::context::Api;
+use crate::overview::{Overview, without_lists};
+use crate::problem::Problem;
+use axum::Json;
+use axum::extract::State;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(overview))
+}
+
+/// Totals, rates, latencies and alarms
+#[utoipa::path(get, path = "/v1/overview", tag = "overview", security(("bearer" = ["read"])),
+    responses((status = 200, body = Overview)))]
+async fn overview(State(api): State<Api>) -> Result<Json<Overview>, Problem> {
+    let status = api.core(|source| source.status(&without_lists())).await?;
+    Ok(Json(api.overview(&status)))
+}

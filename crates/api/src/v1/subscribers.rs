@@ -1,0 +1,367 @@
+//! Subscribers. K and OPc are write-only.
+
+use super::extract::{Body, Parameters, SupiPath};
+use crate::context::Api;
+use crate::database::problem;
+use crate::page::{Cut, Page, PageQuery};
+use crate::problem::{FieldError, Problem};
+use crate::tag::{header_value, matches};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use vireo_ops::api::{Identity, Role};
+use vireo_subscribers::format::{RecordProblem, read_record, record_without_keys};
+use vireo_subscribers::{Filter, Page as StorePage, Store, Subscriber};
+use vireo_types::{Snssai, Supi};
+
+/// Records that one page examines for a filter without an index.
+const EXAMINED: usize = 4000;
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(subscriber, replace, remove))
+}
+
+/// A subscriber. K and OPc can be written, and are never read.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Subscriber)]
+#[allow(dead_code, reason = "the schema of what the subscriber formats read and write")]
+pub(super) struct SubscriberRecord {
+    /// Digits of the IMSI; masked for the role read.
+    #[schema(example = "999700000000001", pattern = "^[0-9]{6,15}$")]
+    imsi: String,
+    /// Key K, 32 hexadecimal digits. A new subscriber needs it.
+    #[schema(write_only, pattern = "^[0-9a-fA-F]{32}$")]
+    k: Option<String>,
+    /// OPc, 32 hexadecimal digits. With `k`, either `opc` or `op` is needed.
+    #[schema(write_only, pattern = "^[0-9a-fA-F]{32}$")]
+    opc: Option<String>,
+    /// OP, from which OPc is derived.
+    #[schema(write_only, pattern = "^[0-9a-fA-F]{32}$")]
+    op: Option<String>,
+    /// Authentication management field, 4 hexadecimal digits.
+    #[schema(example = "8000", pattern = "^[0-9a-fA-F]{4}$")]
+    amf: Option<String>,
+    /// Fixed IPv4 address. It is stored, and sessions get addresses from the pools only.
+    #[schema(format = "ipv4")]
+    ipv4: Option<String>,
+    /// Without it, a new subscriber has SST 1 with the data network `internet`.
+    subscription: Option<SubscriptionRecord>,
+}
+
+/// Subscription of a subscriber.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Subscription)]
+#[allow(dead_code, reason = "a schema")]
+struct SubscriptionRecord {
+    /// Subscribed slices, the default one first.
+    #[schema(min_items = 1)]
+    slices: Vec<SubscribedSlice>,
+    /// Rates of the UE-AMBR.
+    ambr: BitRates,
+    /// `4g` or `5g`: the only core network that the subscriber may use.
+    only: Option<String>,
+    /// True if the subscriber may not use NR as secondary RAT.
+    restricts_dcnr: Option<bool>,
+}
+
+/// A subscribed slice.
+#[derive(Serialize, ToSchema)]
+#[allow(dead_code, reason = "a schema")]
+struct SubscribedSlice {
+    snssai: SnssaiRecord,
+    /// True for a default S-NSSAI.
+    default: Option<bool>,
+    /// Data networks, the default one first.
+    dnns: Vec<SubscribedDataNetwork>,
+}
+
+/// An S-NSSAI.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Snssai)]
+#[allow(dead_code, reason = "a schema")]
+struct SnssaiRecord {
+    sst: u8,
+    /// Slice differentiator, 24 bits.
+    #[schema(maximum = 16777215)]
+    sd: Option<u32>,
+}
+
+/// A subscribed data network.
+#[derive(Serialize, ToSchema)]
+#[allow(dead_code, reason = "a schema")]
+struct SubscribedDataNetwork {
+    #[schema(example = "internet")]
+    dnn: String,
+    /// `ipv4`, `ipv6`, `ipv4v6`; the default one first.
+    #[schema(min_items = 1)]
+    types: Vec<String>,
+    /// Rates of the Session-AMBR.
+    ambr: BitRates,
+    #[schema(minimum = 1)]
+    five_qi: u8,
+    #[schema(minimum = 1, maximum = 15)]
+    arp_priority: u8,
+}
+
+/// Maximum bit rates.
+#[derive(Serialize, ToSchema)]
+#[allow(dead_code, reason = "a schema")]
+struct BitRates {
+    uplink_bps: u64,
+    downlink_bps: u64,
+}
+
+/// Filter of the list.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+struct SubscriberFilter {
+    /// First digits of the IMSI.
+    #[param(pattern = "^[0-9]{0,15}$")]
+    supi_prefix: Option<String>,
+    /// Name of a subscribed data network. A page examines at most 4,000 subscribers.
+    dnn: Option<String>,
+    /// Name of a subscribed slice of this core, or `SST` or `SST-SD`.
+    slice: Option<String>,
+}
+
+/// A checked [`SubscriberFilter`].
+struct Selection {
+    prefix: String,
+    dnn: Option<String>,
+    snssai: Option<Snssai>,
+}
+
+impl SubscriberFilter {
+    fn check(self, api: &Api) -> Result<Selection, Problem> {
+        let prefix = self.supi_prefix.unwrap_or_default();
+        if prefix.len() > 15 || !prefix.bytes().all(|octet| octet.is_ascii_digit()) {
+            return Err(Problem::bad_request("supi_prefix: up to 15 digits are allowed"));
+        }
+        let snssai = |text: String| {
+            let configured = api.slices().into_iter().find(|slice| slice.runtime.name == text);
+            let known = configured.map(|slice| slice.runtime.snssai).or_else(|| text.parse().ok());
+            known.ok_or_else(|| Problem::bad_request("slice: no slice has this name, and it is no S-NSSAI"))
+        };
+        Ok(Selection { prefix, dnn: self.dnn, snssai: self.slice.map(snssai).transpose()? })
+    }
+}
+
+impl Selection {
+    fn needs_scan(&self) -> bool {
+        self.dnn.is_some() || self.snssai.is_some()
+    }
+
+    fn fits(&self, subscriber: &Subscriber) -> bool {
+        subscriber.subscription.slices.iter().any(|slice| {
+            let is_slice = self.snssai.is_none_or(|snssai| slice.snssai == snssai);
+            is_slice && self.dnn.as_ref().is_none_or(|dnn| slice.dnns.iter().any(|known| known.dnn.as_str() == dnn))
+        })
+    }
+
+    /// Reads a page. The last subscriber that was examined is where the next page begins.
+    fn read(&self, store: &mut Store, after: Option<Supi>, limit: usize) -> Result<Found, Problem> {
+        let filter = Filter { prefix: self.prefix.clone() };
+        let mut found = Found { subscribers: Vec::new(), next: after, total: None };
+        if !self.needs_scan() {
+            found.total = Some(store.count(&filter).map_err(|error| problem(&error))?);
+        }
+        let mut examined = 0;
+        while found.subscribers.len() < limit {
+            if examined >= EXAMINED {
+                return Ok(found);
+            }
+            let page = StorePage { after: found.next, limit: u32::try_from(limit).unwrap_or(u32::MAX) };
+            let page = store.list(&filter, page).map_err(|error| problem(&error))?;
+            let is_last = page.len() < limit;
+            for subscriber in page {
+                if found.subscribers.len() == limit {
+                    return Ok(found);
+                }
+                examined += 1;
+                found.next = Some(subscriber.supi);
+                if !self.needs_scan() || self.fits(&subscriber) {
+                    found.subscribers.push(subscriber);
+                }
+            }
+            if is_last {
+                return Ok(Found { next: None, ..found });
+            }
+        }
+        Ok(found)
+    }
+}
+
+struct Found {
+    subscribers: Vec<Subscriber>,
+    next: Option<Supi>,
+    total: Option<u64>,
+}
+
+/// Returns the record for a reader.
+fn shown(subscriber: &Subscriber, identity: &Identity) -> Value {
+    let mut record = record_without_keys(subscriber);
+    if identity.role < Role::Operate {
+        record["imsi"] = subscriber.supi.to_string().trim_start_matches("imsi-").into();
+    }
+    record
+}
+
+/// Returns the tag of a record, which changes with its keys too.
+fn tag(api: &Api, subscriber: &Subscriber) -> String {
+    let record = record_without_keys(subscriber).to_string();
+    api.tags().tag(&[record.as_bytes(), subscriber.k.octets(), subscriber.opc.octets()].concat())
+}
+
+fn answer(api: &Api, status: StatusCode, subscriber: &Subscriber, identity: &Identity) -> Response {
+    let tag = header_value(&tag(api, subscriber));
+    (status, [(header::ETAG, tag)], Json(shown(subscriber, identity))).into_response()
+}
+
+/// Returns the problem of a record.
+fn unprocessable(error: &RecordProblem) -> Problem {
+    let pointer = match error {
+        RecordProblem::Missing(field) | RecordProblem::Empty(field) => format!("/{field}"),
+        RecordProblem::Key { field, .. } | RecordProblem::Range { field, .. } => format!("/{field}"),
+        RecordProblem::Imsi { .. } => "/imsi".into(),
+        RecordProblem::Amf(_) => "/amf".into(),
+        RecordProblem::Ipv4(_) => "/ipv4".into(),
+        RecordProblem::NoOpc | RecordProblem::OpcAndOp => "/opc".into(),
+        RecordProblem::NoSlice | RecordProblem::NoSessionType(_) | RecordProblem::Qos(_) => "/subscription".into(),
+        _ => String::new(),
+    };
+    Problem::unprocessable("the subscriber is not valid", vec![FieldError { pointer, detail: error.to_string() }])
+}
+
+/// List subscribers, without keys
+#[utoipa::path(get, path = "/v1/subscribers", tag = "subscribers", security(("bearer" = ["read"])),
+    params(PageQuery, SubscriberFilter), responses((status = 200, body = Page<SubscriberRecord>)))]
+async fn list(
+    State(api): State<Api>,
+    Extension(identity): Extension<Identity>,
+    Parameters(query): Parameters<PageQuery>,
+    Parameters(filter): Parameters<SubscriberFilter>,
+) -> Result<Json<Page<Value>>, Problem> {
+    let Cut { limit, after } = query.cut(api.cursors())?;
+    let (selection, after) = (filter.check(&api)?, after.and_then(|after| after.parse().ok()));
+    let found = api.store(move |store| selection.read(store, after, limit)).await?;
+    let next = found.next.map(|next| api.cursors().seal(&next.reveal()));
+    let items = found.subscribers.iter().map(|subscriber| shown(subscriber, &identity)).collect();
+    Ok(Json(Page { items, next, total: found.total }))
+}
+
+/// Add a subscriber
+#[utoipa::path(post, path = "/v1/subscribers", tag = "subscribers", security(("bearer" = ["admin"])),
+    request_body = SubscriberRecord,
+    responses((status = 201, body = SubscriberRecord, headers(("Location" = String), ("ETag" = String))),
+        (status = 409, description = "The subscriber is there already", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = Problem, content_type = "application/problem+json")))]
+async fn create(
+    State(api): State<Api>,
+    Extension(identity): Extension<Identity>,
+    Body(record): Body<Value>,
+) -> Result<Response, Problem> {
+    let subscriber = read_record(record, None).map_err(|error| unprocessable(&error))?;
+    let stored = subscriber.clone();
+    let result = api.store(move |store| store.add(&stored).map_err(|error| problem(&error))).await;
+    api.record(&identity, "subscriber.create", &named(subscriber.supi), result).await?;
+    let mut response = answer(&api, StatusCode::CREATED, &subscriber, &identity);
+    let location = format!("/v1/subscribers/{}", named(subscriber.supi));
+    if let Ok(location) = HeaderValue::from_str(&location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+fn named(supi: Supi) -> String {
+    format!("imsi-{}", supi.reveal())
+}
+
+const NONE: &str = "there is no such subscriber";
+
+fn present(store: &mut Store, supi: Supi) -> Result<Subscriber, Problem> {
+    store.get(supi).map_err(|error| problem(&error))?.ok_or_else(|| Problem::not_found(NONE))
+}
+
+/// One subscriber, without keys
+#[utoipa::path(get, path = "/v1/subscribers/{supi}", tag = "subscribers", security(("bearer" = ["read"])),
+    params(("supi" = String, Path, description = "`imsi-` and digits, or digits")),
+    responses((status = 200, body = SubscriberRecord, headers(("ETag" = String))),
+        (status = 404, body = Problem, content_type = "application/problem+json")))]
+async fn subscriber(
+    State(api): State<Api>,
+    Extension(identity): Extension<Identity>,
+    SupiPath(supi): SupiPath,
+) -> Result<Response, Problem> {
+    let found = api.store(move |store| present(store, supi)).await?;
+    Ok(answer(&api, StatusCode::OK, &found, &identity))
+}
+
+/// Replace a subscriber
+///
+/// Without `k`, `opc` and `op` the keys stay. Registered UEs keep their subscription until they
+/// register again.
+#[utoipa::path(put, path = "/v1/subscribers/{supi}", tag = "subscribers", security(("bearer" = ["admin"])),
+    params(("supi" = String, Path, description = "`imsi-` and digits, or digits"),
+        ("If-Match" = String, Header, description = "ETag of the subscriber")),
+    request_body = SubscriberRecord,
+    responses((status = 200, body = SubscriberRecord, headers(("ETag" = String))),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 412, description = "The subscriber has changed", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 422, body = Problem, content_type = "application/problem+json")))]
+async fn replace(
+    State(api): State<Api>,
+    Extension(identity): Extension<Identity>,
+    SupiPath(supi): SupiPath,
+    headers: HeaderMap,
+    Body(record): Body<Value>,
+) -> Result<Response, Problem> {
+    let own = api.clone();
+    let result = api.store(move |store| {
+        let before = present(store, supi)?;
+        matches(&headers, &tag(&own, &before))?;
+        let next = read_record(record, Some(&before)).map_err(|error| unprocessable(&error))?;
+        if next.supi != supi {
+            let pointer = "/imsi".into();
+            let errors = vec![FieldError { pointer, detail: "the IMSI of a subscriber cannot be changed".into() }];
+            return Err(Problem::unprocessable("the subscriber is not valid", errors));
+        }
+        store.upsert(&next).map_err(|error| problem(&error))?;
+        Ok(next)
+    });
+    let stored = api.record(&identity, "subscriber.replace", &named(supi), result.await).await?;
+    Ok(answer(&api, StatusCode::OK, &stored, &identity))
+}
+
+/// Remove a subscriber
+///
+/// A registered UE of the subscriber stays registered; deregister it.
+#[utoipa::path(delete, path = "/v1/subscribers/{supi}", tag = "subscribers", security(("bearer" = ["admin"])),
+    params(("supi" = String, Path, description = "`imsi-` and digits, or digits"),
+        ("If-Match" = String, Header, description = "ETag of the subscriber")),
+    responses((status = 204, description = "The subscriber is removed"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 412, description = "The subscriber has changed", body = Problem,
+            content_type = "application/problem+json")))]
+async fn remove(
+    State(api): State<Api>,
+    Extension(identity): Extension<Identity>,
+    SupiPath(supi): SupiPath,
+    headers: HeaderMap,
+) -> Result<StatusCode, Problem> {
+    let own = api.clone();
+    let result = api.store(move |store| {
+        matches(&headers, &tag(&own, &present(store, supi)?))?;
+        store.remove([supi]).map_err(|error| problem(&error))?;
+        Ok(StatusCode::NO_CONTENT)
+    });
+    api.record(&identity, "subscriber.remove", &named(supi), result.await).await
+}
