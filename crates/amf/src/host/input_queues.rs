@@ -127,7 +127,7 @@ impl Host {
 
     /// Sorts the waiting inputs if one pass does not take all of them.
     pub(super) fn sort_inputs(&mut self) {
-        if self.waiting_inputs() == 0 {
+        if self.waiting_inputs() <= BATCH {
             return;
         }
         for _ in 0..SORTED {
