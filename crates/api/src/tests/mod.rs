@@ -74,6 +74,24 @@ fn document_is_the_committed_one() {
 }
 
 #[test]
+fn references_of_the_document_exist() {
+    fn check(value: &serde_json::Value, document: &serde_json::Value) {
+        match value {
+            serde_json::Value::Object(object) => {
+                if let Some(reference) = object.get("$ref").and_then(|reference| reference.as_str()) {
+                    assert!(document.pointer(&reference[1..]).is_some(), "{reference}");
+                }
+                object.values().for_each(|value| check(value, document));
+            }
+            serde_json::Value::Array(all) => all.iter().for_each(|value| check(value, document)),
+            _ => {}
+        }
+    }
+    let document = serde_json::from_str(&crate::openapi()).unwrap();
+    check(&document, &document);
+}
+
+#[test]
 fn document_is_openapi_3_1_and_served() {
     let running = Running::start();
     let answer = running.request(None, "GET", "/v1/openapi.json", None);

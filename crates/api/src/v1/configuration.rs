@@ -21,7 +21,7 @@ use vireo_ops::api::Identity;
 const FILE: usize = 1 << 20;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
-    OpenApiRouter::new().routes(routes!(configuration, replace)).routes(routes!(validate))
+    OpenApiRouter::new().routes(routes!(configuration, replace_configuration)).routes(routes!(validate))
 }
 
 /// Result of the check of a configuration.
@@ -125,7 +125,7 @@ async fn validate(State(api): State<Api>, request: Request) -> Result<Json<Check
             content_type = "application/problem+json"),
         (status = 412, description = "The file has changed", body = Problem, content_type = "application/problem+json"),
         (status = 422, body = Problem, content_type = "application/problem+json")))]
-async fn replace(
+async fn replace_configuration(
     State(api): State<Api>,
     Extension(identity): Extension<Identity>,
     request: Request,

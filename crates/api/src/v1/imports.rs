@@ -32,6 +32,7 @@ struct ImportQuery {
     #[param(default = false)]
     dry_run: bool,
     /// What happens to subscribers that are there already.
+    #[param(inline)]
     conflict: ConflictName,
 }
 

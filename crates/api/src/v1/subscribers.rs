@@ -24,7 +24,7 @@ use vireo_types::{Snssai, Supi};
 const EXAMINED: usize = 4000;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(subscriber, replace, remove))
+    OpenApiRouter::new().routes(routes!(subscribers, create)).routes(routes!(subscriber, replace, remove))
 }
 
 /// A subscriber. K and OPc can be written, and are never read.
@@ -242,7 +242,7 @@ fn unprocessable(error: &RecordProblem) -> Problem {
 /// List subscribers, without keys
 #[utoipa::path(get, path = "/v1/subscribers", tag = "subscribers", security(("bearer" = ["read"])),
     params(PageQuery, SubscriberFilter), responses((status = 200, body = Page<SubscriberRecord>)))]
-async fn list(
+async fn subscribers(
     State(api): State<Api>,
     Extension(identity): Extension<Identity>,
     Parameters(query): Parameters<PageQuery>,

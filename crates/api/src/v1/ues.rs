@@ -16,7 +16,7 @@ use vireo_ops::api::{Identity, RelocateError, Role, SessionStatus, UeQuery, UeSe
 use vireo_types::Supi;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(ue)).routes(routes!(deregister)).routes(routes!(relocate))
+    OpenApiRouter::new().routes(routes!(ues)).routes(routes!(ue)).routes(routes!(deregister)).routes(routes!(relocate))
 }
 
 /// A UE with a context.
@@ -183,6 +183,7 @@ struct UeFilter {
     /// ID of a RAN node; its connected UEs.
     ran_node: Option<String>,
     /// A page examines at most 4,096 UEs, so it may be short or empty before the last.
+    #[param(inline)]
     state: Option<StateFilter>,
 }
 
@@ -259,7 +260,7 @@ pub(super) async fn page(
 /// List UEs, or look one up
 #[utoipa::path(get, path = "/v1/ues", tag = "ues", security(("bearer" = ["read"])), params(PageQuery, UeFilter),
     responses((status = 200, body = Page<Ue>), (status = 400, body = Problem, content_type = "application/problem+json")))]
-async fn list(
+async fn ues(
     State(api): State<Api>,
     Extension(identity): Extension<Identity>,
     Parameters(query): Parameters<PageQuery>,
