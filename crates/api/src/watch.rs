@@ -214,7 +214,10 @@ mod tests {
         watched.note_hosts(&status(&[(1, 2000), (2, 2096)]));
         assert!(watched.note_hosts(&status(&[(1, 2000), (2, 2096)])).is_empty());
         let news = watched.note_hosts(&status(&[(1, 4096)]));
-        let data: Vec<_> = news.into_iter().map(|(_, data)| data.to_string()).collect();
-        assert_eq!(data, [r#"{"buckets":4096,"id":1}"#, r#"{"id":2,"state":"gone"}"#]);
+        let data: Vec<_> = news.into_iter().map(|(_, data)| data).collect();
+        assert_eq!(
+            data,
+            [serde_json::json!({ "id": 1, "buckets": 4096 }), serde_json::json!({ "id": 2, "state": "gone" })]
+        );
     }
 }
