@@ -83,25 +83,30 @@ fn check_driver(driver: &str) {
     let directory = tempfile::tempdir().unwrap();
     let _upf = world.start_upf(directory.path(), driver);
     let json = directory.path().join("generate.json");
-    let words = ["traffic", "respond", "--packets", "6240", "--duration", "60s"];
-    let mut mirror = world.dn.start(Command::new(VIREO).args(words));
+    let respond = |packets: &str| {
+        let words = ["traffic", "respond", "--packets", packets, "--duration", "60s"];
+        world.dn.start(Command::new(VIREO).args(words))
+    };
     let counted = || {
         let ran = ["rana", "ranb"].map(|name| world.ran.counters(name));
         let dn = ["dna", "dnb"].map(|name| world.dn.counters(name));
         (ran, dn, ["127", "129"].map(|source| world.tunnels_of(source)))
     };
-    let load = |packets: u32| {
+    let load = |packets: u32, max_loss: u32| {
         let line = format!(
             "traffic generate --gnb 192.168.127.2 --cells 2 --control 192.168.127.2 --n4 192.168.127.1 --ue 10.45.0.2 \
-             --users 120 --server 203.0.113.1 --in-flight 16 --packets {packets} --max-loss 0 --json"
+             --users 120 --server 203.0.113.1 --in-flight 16 --packets {packets} --max-loss {max_loss} --json"
         );
         let output = world.ran.output(Command::new(VIREO).args(line.split(' ')).arg(&json));
         assert!(output.status.success(), "{driver}: {}", String::from_utf8_lossy(&output.stderr));
     };
-    // The kernel resolves the neighbours.
-    load(240);
+    // The kernel resolves the neighbours, and may drop packets meanwhile.
+    let mirror = respond("1000000");
+    load(240, 50);
+    drop(mirror);
+    let mut mirror = respond("6000");
     let before = counted();
-    load(6000);
+    load(6000, 0);
     let after = counted();
     assert!(mirror.wait().unwrap().success());
     let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();

@@ -75,6 +75,28 @@ fn document_is_the_committed_one() {
     assert!(read(&committed) == read(&crate::openapi()), "{hint}");
 }
 
+/// Two types of one name would share a schema.
+#[test]
+fn names_of_schemas_are_unique() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/v1");
+    let files =
+        std::fs::read_dir(directory).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    let mut names: Vec<String> = files.flat_map(|file| schema_names(&file)).collect();
+    names.sort();
+    let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).collect();
+    assert!(names.len() > 20 && twice.is_empty(), "{twice:?}");
+}
+
+/// Returns the names of the schemas of a source file.
+fn schema_names(file: &str) -> Vec<String> {
+    let declarations = file.split("ToSchema)]").skip(1).filter_map(|after| after.split('{').next());
+    let name = |declaration: &str| {
+        let named = ["as = ", "struct ", "enum "].iter().find_map(|mark| declaration.split(mark).nth(1));
+        named.unwrap_or_default().chars().take_while(char::is_ascii_alphanumeric).collect()
+    };
+    declarations.map(name).collect()
+}
+
 #[test]
 fn references_of_the_document_exist() {
     fn check(value: &serde_json::Value, document: &serde_json::Value) {

@@ -26,7 +26,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 /// Result of the check of a configuration.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-struct Checked {
+struct CheckedConfiguration {
     valid: bool,
     /// Problems, one sentence each.
     errors: Vec<String>,
@@ -46,7 +46,7 @@ struct Change {
     applies: &'static str,
 }
 
-impl From<Validation> for Checked {
+impl From<Validation> for CheckedConfiguration {
     fn from(validation: Validation) -> Self {
         let change = |change: crate::management::Change| Change {
             key: change.key,
@@ -54,7 +54,7 @@ impl From<Validation> for Checked {
             new: change.new,
             applies: if change.is_live { "now" } else { "restart" },
         };
-        Checked {
+        CheckedConfiguration {
             valid: validation.errors.is_empty(),
             errors: validation.errors,
             changes: validation.changes.into_iter().map(change).collect(),
@@ -102,10 +102,10 @@ async fn configuration(State(api): State<Api>) -> Result<Response, Problem> {
 /// A masked value stands for the secret in its place in the present file.
 #[utoipa::path(post, path = "/v1/configuration/validate", tag = "configuration", security(("bearer" = ["admin"])),
     request_body(content = String, content_type = "application/toml"),
-    responses((status = 200, body = Checked),
+    responses((status = 200, body = CheckedConfiguration),
         (status = 422, description = "Masked values do not match the present file", body = Problem,
             content_type = "application/problem+json")))]
-async fn validate(State(api): State<Api>, request: Request) -> Result<Json<Checked>, Problem> {
+async fn validate(State(api): State<Api>, request: Request) -> Result<Json<CheckedConfiguration>, Problem> {
     let control = control(&api)?;
     let own = Arc::clone(&control);
     let present = blocking(move || own.read()).await?.map_err(failed)?;
@@ -120,7 +120,7 @@ async fn validate(State(api): State<Api>, request: Request) -> Result<Json<Check
 #[utoipa::path(put, path = "/v1/configuration", tag = "configuration", security(("bearer" = ["admin"])),
     params(("If-Match" = String, Header, description = "ETag of the file")),
     request_body(content = String, content_type = "application/toml"),
-    responses((status = 200, body = Checked, headers(("ETag" = String))),
+    responses((status = 200, body = CheckedConfiguration, headers(("ETag" = String))),
         (status = 409, description = "The file could not be applied, and is as before", body = Problem,
             content_type = "application/problem+json"),
         (status = 412, description = "The file has changed", body = Problem, content_type = "application/problem+json"),
@@ -141,7 +141,7 @@ async fn change(
     api: &Api,
     control: Arc<dyn ConfigurationControl>,
     request: Request,
-) -> Result<(Checked, String), Problem> {
+) -> Result<(CheckedConfiguration, String), Problem> {
     let headers = request.headers().clone();
     // Changes by the API are made one after another.
     let _turn = api.configuration_turn().await;

@@ -60,7 +60,7 @@ impl From<ConflictName> for Conflict {
 
 /// Result of the check of a file.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-struct Checked {
+struct CheckedImport {
     /// Records in the file; null if the check stopped at 20 errors.
     rows: Option<u64>,
     /// True if the file can be imported.
@@ -118,7 +118,7 @@ fn errors_in(error: &FormatError) -> Vec<RowError> {
 /// is imported as a whole or not at all. At most 32 MiB; one import at a time.
 #[utoipa::path(post, path = "/v1/subscribers/import", tag = "subscribers", security(("bearer" = ["admin"])),
     params(ImportQuery), request_body(content((String = "text/csv"), (Vec<super::subscribers::SubscriberRecord> = "application/json"))),
-    responses((status = 200, description = "The file was checked (dry_run)", body = Checked),
+    responses((status = 200, description = "The file was checked (dry_run)", body = CheckedImport),
         (status = 202, body = ImportAccepted, headers(("Location" = String))),
         (status = 409, description = "Another import is running", body = Problem,
             content_type = "application/problem+json"),
@@ -167,10 +167,10 @@ async fn checked(
     api: &Api,
     read: Result<Vec<Subscriber>, FormatError>,
     conflict: ConflictName,
-) -> Result<Checked, Problem> {
+) -> Result<CheckedImport, Problem> {
     let records = match read {
         Ok(records) => records,
-        Err(error) => return Ok(Checked { rows: None, valid: false, errors: errors_in(&error), existing: 0 }),
+        Err(error) => return Ok(CheckedImport { rows: None, valid: false, errors: errors_in(&error), existing: 0 }),
     };
     let rows = records.len() as u64;
     let existing = api.store(move |store| {
@@ -182,7 +182,7 @@ async fn checked(
     let conflicts = existing > 0 && conflict == ConflictName::Fail;
     let detail = || format!("{existing} subscribers are there already: import with conflict=replace or skip");
     let errors = conflicts.then(|| RowError { line: None, detail: detail() });
-    Ok(Checked { rows: Some(rows), valid: !conflicts, errors: errors.into_iter().collect(), existing })
+    Ok(CheckedImport { rows: Some(rows), valid: !conflicts, errors: errors.into_iter().collect(), existing })
 }
 
 /// Progress of an import
