@@ -83,10 +83,7 @@ fn check_driver(driver: &str) {
     let directory = tempfile::tempdir().unwrap();
     let _upf = world.start_upf(directory.path(), driver);
     let json = directory.path().join("generate.json");
-    let respond = |packets: &str| {
-        let words = ["traffic", "respond", "--packets", packets, "--duration", "60s"];
-        world.dn.start(Command::new(VIREO).args(words))
-    };
+    let respond = |packets: &str| world.dn.start_mirror(&["--packets", packets, "--duration", "60s"]);
     let counted = || {
         let ran = ["rana", "ranb"].map(|name| world.ran.counters(name));
         let dn = ["dna", "dnb"].map(|name| world.dn.counters(name));

@@ -67,8 +67,9 @@ fn check_datapath(datapath: &str, past: bool) {
     let directory = tempfile::tempdir().unwrap();
     let upf = world.start_upf(directory.path(), datapath);
     let (ours, mirrored) = (directory.path().join("generate.json"), directory.path().join("respond.json"));
-    let words = ["traffic", "respond", "--listen", "192.168.128.2", "--packets", "6100", "--duration", "60s", "--json"];
-    let mut mirror = world.dn.start(Command::new(VIREO).args(words).arg(&mirrored));
+    let words =
+        ["--listen", "192.168.128.2", "--packets", "6100", "--duration", "60s", "--json", mirrored.to_str().unwrap()];
+    let mut mirror = world.dn.start_mirror(&words);
     let before = (world.dn.counters("dn"), world.ran.counters("ran"), world.upf.counters("vireo0"));
 
     let closed = "--n4 192.168.127.1 --users 100 --cells 2 --threads 2 --in-flight 16 --packets 3000 --size 128:9,1000:1 \
@@ -136,8 +137,8 @@ fn mutated_pfcp_harms_no_other_control_plane() {
     let directory = tempfile::tempdir().unwrap();
     let upf = world.start_upf(directory.path(), "");
     let (ours, mirrored) = (directory.path().join("mutate.json"), directory.path().join("respond.json"));
-    let words = ["traffic", "respond", "--listen", "192.168.128.2", "--duration", "120s", "--json"];
-    let mirror = world.dn.start(Command::new(VIREO).args(words).arg(&mirrored));
+    let words = ["--listen", "192.168.128.2", "--duration", "120s", "--json", mirrored.to_str().unwrap()];
+    let mirror = world.dn.start_mirror(&words);
     let before = world.dn.counters("dn");
     let line = format!(
         "traffic mutate --n4 192.168.127.1 --control 192.168.127.2 --attacker 192.168.127.4 --stranger 192.168.127.5 \

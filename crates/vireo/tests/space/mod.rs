@@ -103,6 +103,20 @@ impl Space {
         Child(self.inside(command).spawn().unwrap())
     }
 
+    /// Starts `vireo traffic respond` inside, with further words, and waits until it listens.
+    pub(crate) fn start_mirror(&self, words: &[&str]) -> Child {
+        let mut mirror = self.start(Command::new(VIREO).args(["traffic", "respond"]).args(words));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let sockets = format!("/proc/{}/net/udp", self.holder.0.id());
+        // Its default port is 5678.
+        while !fs::read_to_string(&sockets).unwrap().contains(":162E ") {
+            assert_eq!(mirror.try_wait().unwrap(), None, "the mirror ended");
+            assert!(Instant::now() < deadline, "the mirror does not listen");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        mirror
+    }
+
     /// Runs these words inside; the command must succeed.
     pub(crate) fn run_words(&self, words: &[&str]) {
         let output = self.output(Command::new(words[0]).args(&words[1..]));
