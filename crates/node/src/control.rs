@@ -352,10 +352,10 @@ impl StatusSource for ControlStatus {
         status
     }
 
-    fn ues(&self, query: &UeQuery) -> UePage {
+    fn ues(&self, query: &UeQuery) -> Option<UePage> {
         let (reply, answer) = bounded(1);
-        let asked = self.inputs.send_timeout(Input::Ues { query: query.clone(), reply }, STATUS_WAIT);
-        asked.ok().and_then(|()| answer.recv_timeout(STATUS_WAIT).ok()).unwrap_or_default()
+        self.inputs.send_timeout(Input::Ues { query: query.clone(), reply }, STATUS_WAIT).ok()?;
+        answer.recv_timeout(STATUS_WAIT).ok()
     }
 
     fn pools(&self) -> Vec<PoolStatus> {

@@ -16,6 +16,8 @@ pub(super) struct Core {
     /// Hosts besides the first.
     pub(super) hosts: Mutex<Vec<u16>>,
     pub(super) pool_used: Mutex<u64>,
+    /// True while the core answers nothing about UEs.
+    pub(super) is_silent: Mutex<bool>,
 }
 
 impl Core {
@@ -73,13 +75,16 @@ impl StatusSource for Core {
         }
     }
 
-    fn ues(&self, query: &UeQuery) -> UePage {
+    fn ues(&self, query: &UeQuery) -> Option<UePage> {
+        if *self.is_silent.lock().unwrap() {
+            return None;
+        }
         let numbers = 1..=Core::UES;
         let one = |n: Option<usize>| {
             let ues: Vec<_> = n.map(|n| Core::ue(n, query.reveal_supi)).into_iter().collect();
             UePage { total: Some(ues.len()), ues, next: None }
         };
-        match &query.select {
+        Some(match &query.select {
             UeSelector::Supi(supi) => {
                 let digits = Supi::from_u64(*supi).map(Supi::reveal);
                 one(numbers.into_iter().find(|n| digits == Some(format!("9997000000000{n:02}"))))
@@ -94,7 +99,7 @@ impl StatusSource for Core {
                 let ues = (from..=last).map(|n| Core::ue(n, query.reveal_supi)).collect();
                 UePage { ues, next: (last < Core::UES).then_some(last as u64), total: Some(Core::UES) }
             }
-        }
+        })
     }
 
     fn pools(&self) -> Vec<PoolStatus> {

@@ -155,6 +155,15 @@ fn ue_is_found_by_each_identity() {
 }
 
 #[test]
+fn silent_core_is_no_missing_ue() {
+    let running = Running::start();
+    *running.core.is_silent.lock().unwrap() = true;
+    for path in ["/v1/ues", "/v1/ues?address=10.45.0.2", &format!("/v1/ues/{SUPI}"), "/v1/sessions"] {
+        assert_eq!(running.get(Role::Operate, path).status, 503, "{path}");
+    }
+}
+
+#[test]
 fn pages_of_ues_follow_the_cursor() {
     let running = Running::start();
     let (mut path, mut seen) = ("/v1/ues?limit=7".to_owned(), 0);

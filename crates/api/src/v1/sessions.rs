@@ -31,7 +31,8 @@ struct SessionOfUe {
 /// A page has the sessions of up to `limit` UEs, so it may have more or fewer items; `total` is
 /// null.
 #[utoipa::path(get, path = "/v1/sessions", tag = "sessions", security(("bearer" = ["read"])), params(PageQuery),
-    responses((status = 200, body = Page<SessionOfUe>)))]
+    responses((status = 200, body = Page<SessionOfUe>),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn sessions(
     State(api): State<Api>,
     Extension(identity): Extension<Identity>,

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use vireo_ops::api::{Identity, RelocateError, Role, SessionStatus, UeQuery, UeSelector, UeState, UeStatus};
+use vireo_ops::api::{Identity, RelocateError, Role, SessionStatus, UePage, UeQuery, UeSelector, UeState, UeStatus};
 use vireo_types::Supi;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -251,15 +251,21 @@ pub(super) async fn page(
     let cut = query.cut(api.cursors())?;
     let after = cut.after.and_then(|after| after.parse().ok());
     let query = UeQuery { select, after, limit: cut.limit, reveal_supi: identity.role >= Role::Operate };
-    let page = api.core(move |source| source.ues(&query)).await?;
+    let page = core_page(api, query).await?;
     let next = page.next.map(|next| api.cursors().seal(&next.to_string()));
     let items = page.ues.iter().map(Ue::from).collect();
     Ok((page.ues, Page { items, next, total: page.total.map(|total| total as u64) }))
 }
 
+async fn core_page(api: &Api, query: UeQuery) -> Result<UePage, Problem> {
+    let page = api.core(move |source| source.ues(&query)).await?;
+    page.ok_or_else(|| Problem::unavailable("the core does not answer in time: try again"))
+}
+
 /// List UEs, or look one up
 #[utoipa::path(get, path = "/v1/ues", tag = "ues", security(("bearer" = ["read"])), params(PageQuery, UeFilter),
-    responses((status = 200, body = Page<Ue>), (status = 400, body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Page<Ue>), (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn ues(
     State(api): State<Api>,
     Extension(identity): Extension<Identity>,
@@ -272,7 +278,7 @@ async fn ues(
 /// Returns the UE of a subscriber.
 async fn find(api: &Api, supi: Supi, reveal_supi: bool) -> Result<UeStatus, Problem> {
     let query = UeQuery { select: UeSelector::supi(supi), after: None, limit: 1, reveal_supi };
-    let page = api.core(move |source| source.ues(&query)).await?;
+    let page = core_page(api, query).await?;
     page.ues.into_iter().next().ok_or_else(|| Problem::not_found(NO_UE))
 }
 
@@ -281,7 +287,8 @@ const NO_UE: &str = "this core has no UE of that subscriber";
 /// One UE with its sessions
 #[utoipa::path(get, path = "/v1/ues/{supi}", tag = "ues", security(("bearer" = ["read"])),
     params(("supi" = String, Path, description = "`imsi-` and digits, or digits")),
-    responses((status = 200, body = UeDetail), (status = 404, body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = UeDetail), (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn ue(
     State(api): State<Api>,
     Extension(identity): Extension<Identity>,

@@ -89,7 +89,8 @@ pub(super) enum FromShard {
 #[derive(Debug, SerializeDerive, Deserialize)]
 pub(super) enum Reply {
     Status(Box<Status>),
-    Ues(UePage),
+    /// `None` if the shard's host does not answer in time.
+    Ues(Option<UePage>),
     Pools(Vec<PoolStatus>),
     Metrics(String),
     /// True if the shard has the UE.

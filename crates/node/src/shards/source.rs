@@ -63,8 +63,8 @@ impl ShardsSource {
         self.states.all().into_iter().enumerate().map(query).collect()
     }
 
-    /// Returns a page of the UEs of one shard after another.
-    fn page_in_turn(&self, query: &UeQuery) -> UePage {
+    /// Returns a page of the UEs of one shard after another; `None` if that shard does not answer.
+    fn page_in_turn(&self, query: &UeQuery) -> Option<UePage> {
         let (shard, after) = query.after.map_or((0, None), |after| (after >> SHARD_SHIFT, Some(after & AFTER)));
         let after = after.filter(|after| *after != AFTER);
         let asked = usize::try_from(shard).unwrap_or(usize::MAX);
@@ -78,7 +78,13 @@ impl ShardsSource {
             page.next = Some((shard + 1) << SHARD_SHIFT | AFTER);
         }
         for ShardAnswer { number, state, reply } in answers {
-            let Some(Reply::Ues(mut own)) = reply else { continue };
+            let Some(Reply::Ues(Some(mut own))) = reply else {
+                if number == asked {
+                    return None;
+                }
+                page.total = None;
+                continue;
+            };
             own.ues.iter_mut().for_each(|ue| ue.host = state.host);
             page.total = page.total.zip(own.total).map(|(sum, own)| sum + own);
             if number == asked {
@@ -86,20 +92,23 @@ impl ShardsSource {
                 page.next = own.next.map(|next| shard << SHARD_SHIFT | next).or(page.next);
             }
         }
-        page
+        Some(page)
     }
 
-    /// Returns the UE that an index of a shard finds.
-    fn single(&self, query: &UeQuery) -> UePage {
-        let mut page = UePage::default();
+    /// Returns the UE that an index of a shard finds; `None` if no shard has it and one does not
+    /// answer.
+    fn single(&self, query: &UeQuery) -> Option<UePage> {
+        let (mut page, mut is_whole) = (UePage::default(), true);
         for answer in self.query(|_| Some(Request::Ues(query.clone()))) {
-            if let Some(Reply::Ues(mut own)) = answer.reply {
-                own.ues.iter_mut().for_each(|ue| ue.host = answer.state.host);
-                page.ues.extend(own.ues);
-            }
+            let Some(Reply::Ues(Some(mut own))) = answer.reply else {
+                is_whole = false;
+                continue;
+            };
+            own.ues.iter_mut().for_each(|ue| ue.host = answer.state.host);
+            page.ues.extend(own.ues);
         }
         page.total = Some(page.ues.len());
-        page
+        (is_whole || !page.ues.is_empty()).then_some(page)
     }
 
     /// Returns the window of UEs that each shard lists, by the number of its UEs.
@@ -161,7 +170,7 @@ impl StatusSource for ShardsSource {
         status
     }
 
-    fn ues(&self, query: &UeQuery) -> UePage {
+    fn ues(&self, query: &UeQuery) -> Option<UePage> {
         match query.select {
             UeSelector::All | UeSelector::State(_) | UeSelector::RanNode(_) => self.page_in_turn(query),
             UeSelector::Supi(_) | UeSelector::Tmsi(_) | UeSelector::Address(_) => self.single(query),

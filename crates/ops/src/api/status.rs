@@ -44,9 +44,9 @@ pub trait StatusSource: Send + Sync {
     /// `filter.offset`.
     fn status(&self, filter: &StatusFilter) -> Status;
 
-    /// Returns a page of UEs.
-    fn ues(&self, _: &UeQuery) -> UePage {
-        UePage { total: Some(0), ..UePage::default() }
+    /// Returns a page of UEs; `None` if the core does not answer in time.
+    fn ues(&self, _: &UeQuery) -> Option<UePage> {
+        Some(UePage { total: Some(0), ..UePage::default() })
     }
 
     /// Returns the use of the address pools.
