@@ -266,3 +266,25 @@ fn path_switch_returns_policy_of_session() {
     assert_eq!(switch(policy(Required, Preferred), done), ("modification-request".into(), Some(0)));
     assert_eq!(switch(policy(Required, Preferred), not), ("release/0#26 deletion-request".into(), None));
 }
+
+/// The octets are those of pycrate for the same values.
+#[test]
+fn security_indication_equals_pycrate() {
+    for (request, subscribed, octets) in [
+        (REQUEST, policy(Required, Preferred), "40a0"),
+        (REQUEST, policy(NotNeeded, Required), "0800"),
+        (SLOW, policy(Required, Required), "600000000097400140"),
+    ] {
+        let mut bench = Bench::new();
+        bench.subscription.up_security = subscribed;
+        bench.create(request);
+        let indication = indicated(&bench.established()).expect("a Security Indication");
+        assert_eq!(hex::encode(encode_open_type(&indication).expect("it encodes")), octets, "{subscribed:?}");
+    }
+    // UP integrity protection not possible.
+    let mut bench = Bench::new();
+    bench.create(REQUEST);
+    bench.established();
+    let out = bench.step(Input::N2(N2Sm::SetupUnsuccessful, &[0x01, 0x28]));
+    assert_eq!(brief(&out), "reject/1#31 deletion-request");
+}
