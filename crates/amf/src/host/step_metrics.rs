@@ -90,6 +90,9 @@ impl StepMetrics {
             Note::SecondaryRatUsage { uplink, downlink } => {
                 self.metrics.volumes.secondary_rats(*uplink, *downlink);
             }
+            Note::QosFlowsNotified { fulfilled, not_fulfilled } => {
+                self.metrics.volumes.qos_flows(*fulfilled, *not_fulfilled);
+            }
             Note::Fault(word) => self.fault(word, now, whom),
         }
     }

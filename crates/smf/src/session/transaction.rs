@@ -332,6 +332,7 @@ impl SmTransaction<'_> {
                 Output::Established
                 | Output::Activated
                 | Output::UsageReported { .. }
+                | Output::QosFlowsNotified { .. }
                 | Output::Relocated(_)
                 | Output::NotRelocated
                 | Output::ReleaseConnection => {}
