@@ -137,7 +137,7 @@ pub fn sent(data: &[u8]) -> Vec<Vec<u8>> {
         }
         let (step, piece) = (script.byte(), script.piece());
         let answer = answer(&out, piece, sm.pfcp.cp_seid);
-        let input = match step % 14 {
+        let input = match step % 16 {
             0 => Input::N1(piece),
             1 => Input::N2(N2Sm::SetupResponse, piece),
             2 => Input::N2(N2Sm::SetupUnsuccessful, piece),
@@ -153,6 +153,8 @@ pub fn sent(data: &[u8]) -> Vec<Vec<u8>> {
                 now = now + Duration::from_secs(piece.first().copied().unwrap_or(1).into());
                 Input::Deadline
             }
+            14 => Input::N2(N2Sm::Notify, piece),
+            15 => Input::N2(N2Sm::ModifyIndication, piece),
             _ => Input::Pfcp(&answer),
         };
         let env = Env { now, arrived: now, config: &config, random: &mut random, ids: &mut ids, ran: &() };

@@ -21,6 +21,8 @@ GNB = ("globalGNB-ID", {"pLMNIdentity": PLMN, "gNB-ID": ("gNB-ID", (0x000102, 24
 TAI = {"pLMNIdentity": PLMN, "tAC": TAC}
 CELL = {"pLMNIdentity": PLMN, "nRCellIdentity": (0x000102003, 36)}
 LOCATION = ("userLocationInformationNR", {"nR-CGI": CELL, "tAI": TAI, "timeStamp": bytes.fromhex("e5a1b2c3")})
+EUTRA_CELL = {"pLMNIdentity": PLMN, "eUTRACellIdentity": (0x1234501, 28)}
+EUTRA_LOCATION = ("userLocationInformationEUTRA", {"eUTRA-CGI": EUTRA_CELL, "tAI": TAI})
 GUAMI = {"pLMNIdentity": PLMN, "aMFRegionID": (2, 8), "aMFSetID": (1, 10), "aMFPointer": (3, 6)}
 S_TMSI = {"aMFSetID": (1, 10), "aMFPointer": (3, 6), "fiveG-TMSI": bytes.fromhex("deadbeef")}
 SLICE = {"sST": b"\x01"}
@@ -135,6 +137,32 @@ def unsuccessful_transfer():
     return ("PDUSessionResourceSetupUnsuccessfulTransfer", {"cause": cause})
 
 
+def ng_enb(kind, number, bits):
+    return ("globalNgENB-ID", {"pLMNIdentity": PLMN, "ngENB-ID": (kind, (number, bits))})
+
+
+NG_ENBS = [
+    ("ng-enb-macro", ng_enb("macroNgENB-ID", 0x12345, 20)),
+    ("ng-enb-short", ng_enb("shortMacroNgENB-ID", 0x12345, 18)),
+    ("ng-enb-long", ng_enb("longMacroNgENB-ID", 0x112345, 21)),
+]
+
+
+def node_identities():
+    """Each choice and length of a Global RAN Node ID (9.3.1.5)."""
+    for bits in range(22, 33):
+        identity = (1 << (bits - 1) | 0x1234, bits)
+        yield f"gnb-{bits}", ("globalGNB-ID", {"pLMNIdentity": PLMN, "gNB-ID": ("gNB-ID", identity)})
+    yield from NG_ENBS
+    yield "n3iwf", ("globalN3IWF-ID", {"pLMNIdentity": PLMN, "n3IWF-ID": ("n3IWF-ID", (0x1234, 16))})
+    for name, number, kind, value in [
+        ("tngf", 240, "GlobalTNGF-ID", {"pLMNIdentity": PLMN, "tNGF-ID": ("tNGF-ID", (0x12345678, 32))}),
+        ("twif", 241, "GlobalTWIF-ID", {"pLMNIdentity": PLMN, "tWIF-ID": ("tWIF-ID", (0x12345678, 32))}),
+        ("w-agf", 242, "GlobalW-AGF-ID", {"pLMNIdentity": PLMN, "w-AGF-ID": ("w-AGF-ID", (0x1234, 16))}),
+    ]:
+        yield name, ("choice-Extensions", {"id": number, "criticality": "reject", "value": (kind, value)})
+
+
 def node_messages():
     """Messages that belong to no UE."""
     plmn_slices = {"pLMNIdentity": PLMN, "tAISliceSupportList": SLICES}
@@ -153,6 +181,19 @@ def node_messages():
     yield "NGSetupRequest", initiating(
         "NGSetupRequest", ("GlobalRANNodeID", GNB), ("RANNodeName", "vireo-gnb"), ("SupportedTAList", areas),
         ("DefaultPagingDRX", "v128"))
+    for name, identity in node_identities():
+        yield f"NGSetupRequest-{name}", initiating(
+            "NGSetupRequest", ("GlobalRANNodeID", identity), ("SupportedTAList", areas), ("DefaultPagingDRX", "v128"))
+    yield "NGSetupFailure-unspecified", unsuccessful(
+        "NGSetupFailure", ("Cause", ("misc", "unspecified")), ("TimeToWait", "v60s"))
+    son = {
+        "targetRANNodeID-SON": {"globalRANNodeID": NG_ENBS[0][1], "selectedTAI": TAI},
+        "sourceRANNodeID": {"globalRANNodeID": GNB, "selectedTAI": TAI},
+        "sONInformation": ("sONInformationRequest", "xn-TNL-configuration-info")}
+    yield "UplinkRANConfigurationTransfer", initiating(
+        "UplinkRANConfigurationTransfer", ("SONConfigurationTransferUL", son))
+    yield "DownlinkRANConfigurationTransfer", initiating(
+        "DownlinkRANConfigurationTransfer", ("SONConfigurationTransferDL", son))
     yield "NGSetupResponse", successful(
         "NGSetupResponse", ("AMFName", "vireo"), ("ServedGUAMIList", served), ("RelativeAMFCapacity", 255),
         ("PLMNSupportList", support))
@@ -234,6 +275,18 @@ def connection_messages():
             "pDUSessionResourceSetupRequestTransfer": setup_transfer()}]),
         ("AllowedNSSAI", SLICES), ("UESecurityCapabilities", SECURITY), ("SecurityKey", (KEY, 256)),
         ("MaskedIMEISV", (0x123456780000FFFF, 64)), ("NAS-PDU", NAS))
+    inactive = {
+        "uEIdentityIndexValue": ("indexLength10", (0x2EF, 10)), "uESpecificDRX": "v64",
+        "periodicRegistrationUpdateTimer": (0x06, 8), "mICOModeIndication": "true", "tAIListForInactive": [{"tAI": TAI}]}
+    restrictions = {
+        "servingPLMN": PLMN, "equivalentPLMNs": [bytes.fromhex("00f110")],
+        "iE-Extensions": [{
+            "id": 161, "criticality": "ignore",
+            "extensionValue": ("CNTypeRestrictionsForServing", "epc-forbidden")}]}
+    yield "InitialContextSetupRequest-information", initiating(
+        "InitialContextSetupRequest", *IDS, ("CoreNetworkAssistanceInformationForInactive", inactive),
+        ("GUAMI", GUAMI), ("AllowedNSSAI", SLICES), ("UESecurityCapabilities", SECURITY), ("SecurityKey", (KEY, 256)),
+        ("MobilityRestrictionList", restrictions))
     yield "InitialContextSetupResponse", successful(
         "InitialContextSetupResponse", *IDS,
         ("PDUSessionResourceSetupListCxtRes", [{
@@ -323,6 +376,50 @@ def session_messages():
         ("AllowedNSSAI", SLICES))
 
 
+def ran_change_messages():
+    """Changes that a RAN node starts, and their answers."""
+    flows = {"uPTransportLayerInformation": tunnel(10, 0x11223344), "associatedQosFlowList": [{"qosFlowIdentifier": 1}]}
+    indication = ("PDUSessionResourceModifyIndicationTransfer", {"dLQosFlowPerTNLInformation": flows})
+    confirm = ("PDUSessionResourceModifyConfirmTransfer", {
+        "qosFlowModifyConfirmList": [{"qosFlowIdentifier": 1}], "uLNGU-UP-TNLInformation": tunnel(7, 0x00000101)})
+    refusal = ("PDUSessionResourceModifyIndicationUnsuccessfulTransfer", {
+        "cause": ("transport", "transport-resource-unavailable")})
+    notify = ("PDUSessionResourceNotifyTransfer", {
+        "qosFlowNotifyList": [
+            {"qosFlowIdentifier": 1, "notificationCause": "not-fulfilled"},
+            {"qosFlowIdentifier": 2, "notificationCause": "fulfilled"}]})
+    gone = ("PDUSessionResourceNotifyReleasedTransfer", {"cause": ("radioNetwork", "radio-resources-not-available")})
+    yield "PDUSessionResourceModifyIndication", initiating(
+        "PDUSessionResourceModifyIndication", *IDS,
+        ("PDUSessionResourceModifyListModInd", [{
+            "pDUSessionID": 5, "pDUSessionResourceModifyIndicationTransfer": indication}]))
+    yield "PDUSessionResourceModifyConfirm", successful(
+        "PDUSessionResourceModifyConfirm", *IDS,
+        ("PDUSessionResourceModifyListModCfm", [{
+            "pDUSessionID": 5, "pDUSessionResourceModifyConfirmTransfer": confirm}]),
+        ("PDUSessionResourceFailedToModifyListModCfm", [{
+            "pDUSessionID": 6, "pDUSessionResourceModifyIndicationUnsuccessfulTransfer": refusal}]))
+    yield "PDUSessionResourceNotify", initiating(
+        "PDUSessionResourceNotify", *IDS,
+        ("PDUSessionResourceNotifyList", [{"pDUSessionID": 5, "pDUSessionResourceNotifyTransfer": notify}]),
+        ("PDUSessionResourceReleasedListNot", [{
+            "pDUSessionID": 6, "pDUSessionResourceNotifyReleasedTransfer": gone}]))
+    yield "RRCInactiveTransitionReport", initiating(
+        "RRCInactiveTransitionReport", *IDS, ("RRCState", "inactive"), ("UserLocationInformation", LOCATION))
+    yield "LocationReport", initiating(
+        "LocationReport", *IDS, ("UserLocationInformation", EUTRA_LOCATION),
+        ("LocationReportingRequestType", {"eventType": "change-of-serve-cell", "reportArea": "cell"}))
+    yield "LocationReportingFailureIndication", initiating(
+        "LocationReportingFailureIndication", *IDS, ("Cause", ("radioNetwork", "unspecified")))
+    yield "UEContextModificationFailure", unsuccessful(
+        "UEContextModificationFailure", *IDS, ("Cause", ("radioNetwork", "unspecified")))
+    yield "RerouteNASRequest", initiating(
+        "RerouteNASRequest", ("RAN-UE-NGAP-ID", RAN_ID), ("AMF-UE-NGAP-ID", AMF_ID),
+        ("NGAP-Message", NAS), ("AMFSetID", (1, 10)))
+    yield "AMFStatusIndication", initiating(
+        "AMFStatusIndication", ("UnavailableGUAMIList", [{"gUAMI": GUAMI}]))
+
+
 def intersystem_messages():
     """Messages of a handover between 5GS and EPS."""
     enb = {"pLMNIdentity": PLMN, "ngENB-ID": ("macroNgENB-ID", (0xABC, 20))}
@@ -357,7 +454,7 @@ def intersystem_messages():
 def messages():
     """Every message: name -> value of an NGAP-PDU."""
     return {**dict(node_messages()), **dict(connection_messages()), **dict(session_messages()),
-            **dict(intersystem_messages())}
+            **dict(ran_change_messages()), **dict(intersystem_messages())}
 
 
 def encode(value):

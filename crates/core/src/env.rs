@@ -2,7 +2,7 @@
 
 use crate::config::CoreConfig;
 use crate::ids::Identifiers;
-use vireo_types::{AssocId, Instant, RanNodeId, Tai};
+use vireo_types::{AssocId, Instant, RanNodeId, Snssai, Tai};
 
 /// Inputs of a step other than the context and the event.
 pub struct Env<'a> {
@@ -44,6 +44,13 @@ pub trait RanNodes {
 
     /// Returns the association of the RAN node with this Global RAN Node ID.
     fn find(&self, id: RanNodeId) -> Option<AssocId>;
+
+    /// Returns the slices that a RAN node of 5GS supports in a tracking area; `None` if they are
+    /// not known.
+    fn slices(&self, node: AssocId, tai: Tai) -> Option<Vec<Snssai>>;
+
+    /// Returns true if a RAN node of 5GS in the tracking area does not support one of the slices.
+    fn misses(&self, tai: Tai, slices: &[Snssai]) -> bool;
 }
 
 /// A set without RAN nodes.
@@ -54,5 +61,13 @@ impl RanNodes for () {
 
     fn find(&self, _: RanNodeId) -> Option<AssocId> {
         None
+    }
+
+    fn slices(&self, _: AssocId, _: Tai) -> Option<Vec<Snssai>> {
+        None
+    }
+
+    fn misses(&self, _: Tai, _: &[Snssai]) -> bool {
+        false
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use vireo_sctp::Driver;
-use vireo_types::{GnbId, PduSessionType, Snssai, Supi, Tac, Tai};
+use vireo_types::{EnbId, EnbKind, GnbId, PduSessionType, RanNodeId, Snssai, Supi, Tac, Tai};
 
 /// NGAP port (TS 38.412 7).
 pub const NGAP_PORT: u16 = 38412;
@@ -204,9 +204,16 @@ impl Options {
     /// Returns the configuration of gNB `number` of a run.
     pub(crate) fn gnb_config(&self, number: u32) -> GnbConfig {
         let plmn = self.profile.plmn;
+        let id = self.first_gnb_id.wrapping_add(number);
+        let gnb = || GnbId { plmn, id: id & 0x00ff_ffff, bits: 24 }.into();
+        // Every second node, of each length of the identity in turn.
+        let kinds = [EnbKind::Macro, EnbKind::ShortMacro, EnbKind::LongMacro];
+        let kind = kinds[number as usize / 2 % kinds.len()];
+        let ng_enb = || RanNodeId::NgEnb(EnbId { plmn, kind, id: id & 0x0003_ffff });
+        let is_ng_enb = self.scenario.has_ng_enbs() && number % 2 == 1;
         GnbConfig {
-            id: GnbId { plmn, id: self.first_gnb_id.wrapping_add(number) & 0x00ff_ffff, bits: 24 },
-            name: format!("gnb-{}", self.first_gnb_id.wrapping_add(number)),
+            id: if is_ng_enb { ng_enb() } else { gnb() },
+            name: format!("{}-{id}", if is_ng_enb { "ng-enb" } else { "gnb" }),
             tai: Tai { plmn, tac: self.tac },
             slices: self.slices.clone(),
             n3: self.n3[number as usize % self.n3.len()],

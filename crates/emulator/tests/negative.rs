@@ -30,7 +30,7 @@ impl Ran {
         let plmn: Plmn = "99970".parse().expect("digits");
         let snssai = Snssai { sst: 1, sd: None };
         let gnb = Gnb::new(GnbConfig {
-            id: GnbId { plmn, id: 1, bits: 24 },
+            id: GnbId { plmn, id: 1, bits: 24 }.into(),
             name: "gnb-1".into(),
             tai: Tai { plmn, tac: Tac(1) },
             slices: vec![snssai],

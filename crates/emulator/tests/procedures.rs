@@ -34,7 +34,7 @@ impl Lab {
         let profile = Profile::new(plmn, snssai, "internet".parse().expect("a name"));
         let usim = Usim::new(SUPI.parse().expect("digits"), Keys { k: K_OCTETS, opc: OPC_OCTETS });
         let gnb = Gnb::new(GnbConfig {
-            id: GnbId { plmn, id: 1, bits: 24 },
+            id: GnbId { plmn, id: 1, bits: 24 }.into(),
             name: "gnb-1".into(),
             tai: Tai { plmn, tac: Tac(1) },
             slices: vec![snssai],

@@ -206,11 +206,15 @@ pub enum N2SmInfoType {
     HandoverPrepFail,
     HandoverReqAck,
     HandoverResAllocFail,
+    PduResNty,
+    PduResNtyRel,
+    PduResModInd,
+    PduResModCfm,
 }
 
 impl N2SmInfoType {
     /// All values, in the order of their gRPC numbers.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::PduResSetupReq,
         Self::PduResSetupRsp,
         Self::PduResSetupFail,
@@ -228,6 +232,10 @@ impl N2SmInfoType {
         Self::HandoverPrepFail,
         Self::HandoverReqAck,
         Self::HandoverResAllocFail,
+        Self::PduResNty,
+        Self::PduResNtyRel,
+        Self::PduResModInd,
+        Self::PduResModCfm,
     ];
 }
 
@@ -262,5 +270,6 @@ mod tests {
         assert_eq!(word(N2SmInfoType::PduResRelCmd), r#""PDU_RES_REL_CMD""#);
         assert_eq!(word(N2SmInfoType::PduResSetupFail), r#""PDU_RES_SETUP_FAIL""#);
         assert_eq!(word(N2SmInfoType::HandoverReqAck), r#""HANDOVER_REQ_ACK""#);
+        assert_eq!(word(N2SmInfoType::PduResNtyRel), r#""PDU_RES_NTY_REL""#);
     }
 }

@@ -13,6 +13,8 @@ pub const NAS_PDU_OCTETS: usize = 8 * 1024;
 pub const SESSIONS_PER_UE: usize = 15;
 /// S-NSSAIs in an allowed NSSAI (TS 24.501 9.11.3.37).
 pub const ALLOWED_SNSSAIS: usize = 8;
+/// S-NSSAIs in a configured NSSAI (TS 24.501 9.11.3.37).
+pub const CONFIGURED_SNSSAIS: usize = 16;
 /// TAIs in a TAI list (TS 24.501 9.11.3.9).
 pub const TAIS_PER_LIST: usize = 16;
 /// Maximum text of a DNN (TS 23.003 9.1: 100 octets as labels).

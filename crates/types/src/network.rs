@@ -138,6 +138,17 @@ pub struct Snssai {
     pub sd: Option<u32>,
 }
 
+impl Snssai {
+    /// Value of an SD for "no SD value associated with the SST" (TS 23.003 28.4.2).
+    const NO_SD: u32 = 0x00ff_ffff;
+
+    /// Returns the S-NSSAI of the octets that a peer has sent.
+    pub fn from_octets(sst: u8, sd: Option<[u8; 3]>) -> Self {
+        let sd = sd.map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]));
+        Snssai { sst, sd: sd.filter(|sd| *sd != Self::NO_SD) }
+    }
+}
+
 impl fmt::Display for Snssai {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.sd {
@@ -309,6 +320,8 @@ mod tests {
     #[test]
     fn slices_and_names_parse_and_refuse() {
         assert_eq!("1-0000ab".parse(), Ok(Snssai { sst: 1, sd: Some(0xab) }));
+        assert_eq!(Snssai::from_octets(1, Some([0, 0, 0xab])), Snssai { sst: 1, sd: Some(0xab) });
+        assert_eq!(Snssai::from_octets(1, Some([0xff; 3])), Snssai { sst: 1, sd: None });
         assert!("1-ab".parse::<Snssai>().is_err() && "x".parse::<Snssai>().is_err());
         assert_eq!("Internet".parse::<Dnn>().map(String::from), Ok("internet".into()));
         let long = format!("{0}.{0}", "x".repeat(49));

@@ -54,13 +54,15 @@ impl EnbKind {
     }
 }
 
-/// Global identity of a RAN node. An eNB and a gNB are different nodes, even if their IDs have the
-/// same value and length.
+/// Global identity of a RAN node. An eNB, an ng-eNB and a gNB are different nodes, even if their
+/// IDs have the same value and length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "EncodedRanNodeId", try_from = "EncodedRanNodeId")]
 pub enum RanNodeId {
     Gnb(GnbId),
     Enb(EnbId),
+    /// Global ng-eNB ID (TS 38.413 9.3.1.8): macro, short macro or long macro.
+    NgEnb(EnbId),
 }
 
 impl RanNodeId {
@@ -68,7 +70,7 @@ impl RanNodeId {
     pub const fn plmn(self) -> Plmn {
         match self {
             RanNodeId::Gnb(gnb) => gnb.plmn,
-            RanNodeId::Enb(enb) => enb.plmn,
+            RanNodeId::Enb(enb) | RanNodeId::NgEnb(enb) => enb.plmn,
         }
     }
 
@@ -76,7 +78,7 @@ impl RanNodeId {
     pub const fn value(self) -> u32 {
         match self {
             RanNodeId::Gnb(gnb) => gnb.id,
-            RanNodeId::Enb(enb) => enb.id,
+            RanNodeId::Enb(enb) | RanNodeId::NgEnb(enb) => enb.id,
         }
     }
 }
@@ -87,6 +89,7 @@ impl fmt::Debug for RanNodeId {
         match self {
             RanNodeId::Gnb(gnb) => gnb.fmt(f),
             RanNodeId::Enb(enb) => enb.fmt(f),
+            RanNodeId::NgEnb(enb) => f.debug_tuple("NgEnb").field(enb).finish(),
         }
     }
 }
@@ -108,12 +111,14 @@ impl From<EnbId> for RanNodeId {
 struct EncodedRanNodeId {
     plmn: Plmn,
     id: u32,
-    /// Number of bits of `id`, and [`EncodedRanNodeId::ENB`] for an eNB ID.
+    /// Number of bits of `id`, with [`EncodedRanNodeId::ENB`] for an eNB ID and
+    /// [`EncodedRanNodeId::NG_ENB`] for an ng-eNB ID.
     bits: u8,
 }
 
 impl EncodedRanNodeId {
     const ENB: u8 = 0x40;
+    const NG_ENB: u8 = 0x80;
 }
 
 impl From<RanNodeId> for EncodedRanNodeId {
@@ -121,6 +126,9 @@ impl From<RanNodeId> for EncodedRanNodeId {
         match node {
             RanNodeId::Gnb(GnbId { plmn, id, bits }) => EncodedRanNodeId { plmn, id, bits },
             RanNodeId::Enb(EnbId { plmn, kind, id }) => EncodedRanNodeId { plmn, id, bits: kind.bits() | Self::ENB },
+            RanNodeId::NgEnb(EnbId { plmn, kind, id }) => {
+                EncodedRanNodeId { plmn, id, bits: kind.bits() | Self::NG_ENB }
+            }
         }
     }
 }
@@ -134,12 +142,14 @@ impl TryFrom<EncodedRanNodeId> for RanNodeId {
     type Error = EnbBitsError;
 
     fn try_from(EncodedRanNodeId { plmn, id, bits }: EncodedRanNodeId) -> Result<Self, EnbBitsError> {
-        if bits & EncodedRanNodeId::ENB == 0 {
-            return Ok(RanNodeId::Gnb(GnbId { plmn, id, bits }));
-        }
-        let bits = bits & !EncodedRanNodeId::ENB;
+        let node = match bits & (EncodedRanNodeId::ENB | EncodedRanNodeId::NG_ENB) {
+            0 => return Ok(RanNodeId::Gnb(GnbId { plmn, id, bits })),
+            EncodedRanNodeId::ENB => RanNodeId::Enb,
+            _ => RanNodeId::NgEnb,
+        };
+        let bits = bits & !(EncodedRanNodeId::ENB | EncodedRanNodeId::NG_ENB);
         let kind = EnbKind::from_bits(bits).ok_or(EnbBitsError(bits))?;
-        Ok(RanNodeId::Enb(EnbId { plmn, kind, id }))
+        Ok(node(EnbId { plmn, kind, id }))
     }
 }
 
@@ -152,7 +162,8 @@ mod tests {
         let plmn = "99970".parse().expect("a PLMN");
         let gnb = RanNodeId::Gnb(GnbId { plmn, id: 7, bits: 28 });
         let enb = RanNodeId::Enb(EnbId { plmn, kind: EnbKind::Home, id: 7 });
-        assert_ne!(gnb, enb);
+        let ng_enb = RanNodeId::NgEnb(EnbId { plmn, kind: EnbKind::Home, id: 7 });
+        assert!(gnb != enb && enb != ng_enb && ng_enb != gnb);
         assert_eq!((gnb.value(), gnb.plmn()), (enb.value(), enb.plmn()));
     }
 
@@ -161,7 +172,9 @@ mod tests {
         let plmn = "99970".parse().expect("a PLMN");
         let enb = |kind| RanNodeId::Enb(EnbId { plmn, kind, id: 7 });
         let kinds = [EnbKind::Macro, EnbKind::Home, EnbKind::ShortMacro, EnbKind::LongMacro];
-        for node in kinds.map(enb).into_iter().chain([RanNodeId::Gnb(GnbId { plmn, id: 7, bits: 22 })]) {
+        let ng_enb = |kind| RanNodeId::NgEnb(EnbId { plmn, kind, id: 7 });
+        let gnb = RanNodeId::Gnb(GnbId { plmn, id: 7, bits: 22 });
+        for node in kinds.map(enb).into_iter().chain(kinds.map(ng_enb)).chain([gnb]) {
             assert_eq!(EncodedRanNodeId::from(node).try_into(), Ok(node));
         }
         let unknown = EncodedRanNodeId { plmn, id: 7, bits: 19 | EncodedRanNodeId::ENB };

@@ -124,6 +124,15 @@ fn lte_scenarios_run_to_their_end() {
     }
 }
 
+/// ng-eNBs beside gNBs, RAN configuration transfer, tunnels at a secondary node, and sessions that
+/// the gNB releases.
+#[test]
+fn gnb_scenarios_run_to_their_end() {
+    for scenario in ["ng-enb", "configuration", "secondary-node", "dropped-session"] {
+        scenario_succeeds("nr", scenario);
+    }
+}
+
 /// UEs without PDN connection, and UEs whose packets are sent over NAS. The kernel counts these on
 /// N6 in both directions, also while worker processes are killed.
 #[test]

@@ -272,9 +272,10 @@ impl Host {
 
     /// Publishes the list of reachable RAN nodes to the workers.
     pub(super) fn post_nodes(&self) {
-        let of = |(assoc, node): (AssocId, &Node)| {
-            let areas = node.record.areas.iter().map(|a| a.tai).collect();
-            PublishedNode { assoc, id: node.record.id, areas }
+        let of = |(assoc, node): (AssocId, &Node)| PublishedNode {
+            assoc,
+            id: node.record.id,
+            areas: node.record.areas.clone(),
         };
         let reachable = self.nodes.iter().filter(|(assoc, _)| self.nodes.is_reachable(*assoc));
         let nodes: Vec<PublishedNode> = reachable.map(of).collect();

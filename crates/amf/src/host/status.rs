@@ -188,6 +188,7 @@ fn gnb(node: &Node) -> GnbStatus {
         kind: match record.id {
             RanNodeId::Gnb(_) => "gNB",
             RanNodeId::Enb(_) => "eNB",
+            RanNodeId::NgEnb(_) => "ng-eNB",
         }
         .into(),
         address: node.peer.to_string(),

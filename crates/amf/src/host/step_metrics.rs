@@ -93,6 +93,9 @@ impl StepMetrics {
                 self.metrics.volumes.secondary_rats(*uplink, *downlink);
             }
             Note::Refused(request) => self.refused(request, now, whom),
+            Note::QosFlowsNotified { fulfilled, not_fulfilled } => {
+                self.metrics.volumes.qos_flows(*fulfilled, *not_fulfilled);
+            }
             Note::Fault(word) => self.fault(word, now, whom),
         }
     }

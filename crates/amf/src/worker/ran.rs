@@ -4,16 +4,17 @@ use super::region_layout::BULLETIN_RAN;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use vireo_core::RanNodes;
+use vireo_core::amf::ran::{SupportedArea, slices_in};
 use vireo_core::placement::ran_nodes::each_node_once;
 use vireo_store::region::Region;
-use vireo_types::{AssocId, RanNodeId, Tai};
+use vireo_types::{AssocId, Dialect, RanNodeId, Snssai, Tai};
 
 /// A RAN node with a completed NG Setup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PublishedNode {
     pub(crate) assoc: AssocId,
     pub(crate) id: RanNodeId,
-    pub(crate) areas: Vec<Tai>,
+    pub(crate) areas: Vec<SupportedArea>,
 }
 
 /// A worker's cached view of the published list.
@@ -45,11 +46,26 @@ impl RanNodeView {
 
 impl RanNodes for RanNodeView {
     fn serving(&self, areas: &[Tai]) -> Vec<AssocId> {
-        let serves = |node: &&PublishedNode| node.areas.iter().any(|tai| areas.contains(tai));
+        let serves = |node: &&PublishedNode| node.areas.iter().any(|area| areas.contains(&area.tai));
         self.with(|nodes| each_node_once(nodes.iter().filter(serves).map(|node| (node.assoc, node.id)).collect()))
     }
 
     fn find(&self, id: RanNodeId) -> Option<AssocId> {
         self.with(|nodes| nodes.iter().find(|node| node.id == id).map(|node| node.assoc))
+    }
+
+    fn slices(&self, node: AssocId, tai: Tai) -> Option<Vec<Snssai>> {
+        self.with(|nodes| {
+            let node = nodes.iter().find(|other| other.assoc == node)?;
+            slices_in(&node.areas, tai).map(<[Snssai]>::to_vec)
+        })
+    }
+
+    fn misses(&self, tai: Tai, slices: &[Snssai]) -> bool {
+        let misses = |node: &PublishedNode| {
+            let supported = slices_in(&node.areas, tai).filter(|_| node.assoc.dialect() == Dialect::Nr);
+            supported.is_some_and(|supported| slices.iter().any(|snssai| !supported.contains(snssai)))
+        };
+        self.with(|nodes| nodes.iter().any(misses))
     }
 }

@@ -10,9 +10,8 @@
 //! From the preparation of a handover to EPS on, the UPF accepts uplink packets without QoS flow in
 //! the tunnel of the session: the eNB sends them before the UPF has the rules of EPS.
 //!
-//! Uplink packets, which the source has received out of order, are forwarded in an S1 handover, if
-//! the target has a tunnel end for them. In other handovers the UE sends them again (TS 38.300
-//! 9.2.3.2.3).
+//! Uplink packets, which the source has received out of order, are forwarded within one system, if
+//! the target has a tunnel end for them. From one system to the other the UE sends them again.
 
 use super::context::{
     Forwarding, ForwardingEnds, ForwardingRequest, ForwardingRules, ForwardingStep, N4State, SmContext, Stage,

@@ -22,11 +22,16 @@ fn is_converting(sm: &SmContext) -> bool {
     sm.is_up() && !sm.is_over_nas() && sm.n4 == N4State::Converting && sm.pfcp.up_seid != 0
 }
 
+/// Returns true if another tunnel end of the RAN can be taken over.
+pub(super) fn can_switch(sm: &SmContext) -> bool {
+    is_up(sm) || is_converting(sm)
+}
+
 /// Handles a Path Switch Request: the UE is already at another RAN node. A session that cannot be
 /// switched is released.
 pub(super) fn switch(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     match messages::switched_tunnel(sm, octets) {
-        Some(tunnel) if is_up(sm) || is_converting(sm) => {
+        Some(tunnel) if can_switch(sm) => {
             sm.since = env.now;
             user_plane::forward_to(sm, Some(tunnel), out);
         }

@@ -44,6 +44,14 @@ pub enum N2Sm {
     HandoverPreparationUnsuccessful,
     /// Handover Resource Allocation Unsuccessful Transfer.
     HandoverAllocationUnsuccessful,
+    /// PDU Session Resource Notify Transfer.
+    Notify,
+    /// PDU Session Resource Notify Released Transfer.
+    NotifyReleased,
+    /// PDU Session Resource Modify Indication Transfer.
+    ModifyIndication,
+    /// PDU Session Resource Modify Confirm Transfer (to the RAN).
+    ModifyConfirm,
 }
 
 /// Nsmf_PDUSession_CreateSMContext: data of the AMF part when a UE requests a new session.
@@ -159,6 +167,8 @@ pub enum Output {
     NotRelocated,
     /// EPS: the eNB must release the UE, because a bearer whose E-RAB is released ends at the UE.
     ReleaseConnection,
+    /// The RAN can or cannot fulfil the rates of QoS flows any more: numbers of flows.
+    QosFlowsNotified { fulfilled: u8, not_fulfilled: u8 },
 }
 
 /// Acknowledgement of a session by the target of a handover.

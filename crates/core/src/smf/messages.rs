@@ -154,10 +154,9 @@ pub(super) fn has_direct_path(sm: &SmContext, required: &[u8]) -> bool {
 /// Returns the data for the command to a source of this dialect, with the UPF's tunnel ends for
 /// forwarded packets.
 pub(crate) fn command_with_forwarding(source: Dialect, ends: ForwardingEnds) -> Vec<u8> {
-    match (source, ends.downlink) {
-        (Dialect::Nr, Some(tunnel)) => n2::command_with_forwarding(tunnel),
-        (Dialect::Nr, None) => n2::command_without_forwarding(),
-        (Dialect::Eps, _) => erab::command_with_forwarding(ends),
+    match source {
+        Dialect::Nr => n2::command_with_forwarding(ends),
+        Dialect::Eps => erab::command_with_forwarding(ends),
     }
 }
 

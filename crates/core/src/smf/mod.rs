@@ -22,6 +22,7 @@ mod n1;
 mod n2;
 mod n4;
 mod options;
+mod ran_changes;
 mod release;
 mod relocate;
 mod session_request;
@@ -47,7 +48,10 @@ pub use handover::switched;
 pub use interface::{Create, Input, N2Sm, Output};
 #[cfg(test)]
 pub(crate) use messages::command_with_forwarding;
-pub use n2::{HandoverRefusal, refusal};
+#[cfg(test)]
+pub(crate) use n2::modify_confirm as modify_confirm_transfer;
+pub use n2::{HandoverRefusal, modify_refusal, refusal};
+pub use ran_changes::{can_modify, modify_confirm};
 pub use terms::SessionTerms;
 
 use crate::Env;
@@ -107,6 +111,9 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         },
         Input::N2(N2Sm::PathSwitchRequest, octets) => handover::switch(sm, octets, env, &mut out),
         Input::N2(N2Sm::PathSwitchSetupFailed, _) => handover::on_refused(sm, env, &mut out),
+        Input::N2(N2Sm::NotifyReleased, _) => handover::on_refused(sm, env, &mut out),
+        Input::N2(N2Sm::Notify, octets) => ran_changes::notified(sm, octets, env, &mut out),
+        Input::N2(N2Sm::ModifyIndication, octets) => ran_changes::modify(sm, octets, env, &mut out),
         Input::N2(N2Sm::HandoverRequired, _) => handover::required(sm, &mut out),
         Input::N2(N2Sm::HandoverRequestAcknowledge, octets) => handover::prepared(sm, octets, &mut out),
         Input::MoveRequired(to, octets) => handover::move_required(sm, to, octets, &mut out),

@@ -118,6 +118,60 @@ pub(super) fn path_switch_request(sm: &SmContext, octets: &[u8]) -> Option<Tunne
     if taken { tunnel_of(sm, &transfer.dl_ngu_up_tnl_information) } else { None }
 }
 
+/// Returns the new RAN end of N3 from a PDU Session Resource Modify Indication Transfer (9.3.4.6);
+/// `None` if there is no usable one. A session has one tunnel: QoS flows at additional ones are
+/// not accepted.
+pub(super) fn modify_indication(sm: &SmContext, octets: &[u8]) -> Option<Tunnel> {
+    let transfer: PDUSessionResourceModifyIndicationTransfer<'_> = decode_open_type(octets).ok()?;
+    let flows = &transfer.dl_qos_flow_per_tnl_information;
+    let has_default = flows.associated_qos_flow_list.0.iter().any(|f| f.qos_flow_identifier.0 == DEFAULT_QFI.into());
+    let is_split = transfer.additional_dl_qos_flow_per_tnl_information.is_some();
+    if has_default && !is_split { tunnel_of(sm, &flows.up_transport_layer_information) } else { None }
+}
+
+/// Builds the PDU Session Resource Modify Confirm Transfer (9.3.4.7) with the UPF end of N3.
+pub(crate) fn modify_confirm(uplink: Tunnel) -> Vec<u8> {
+    let flow = QosFlowModifyConfirmItem::new(QosFlowIdentifier(DEFAULT_QFI.into()), None);
+    let end = UPTransportLayerInformation::gTPTunnel(gtp_tunnel(uplink));
+    let flows = QosFlowModifyConfirmList(vec![flow]);
+    let transfer = PDUSessionResourceModifyConfirmTransfer::new(flows, end, None, None, None);
+    encode_open_type(&transfer).map(|octets| octets.to_vec()).unwrap_or_default()
+}
+
+/// Builds the PDU Session Resource Modify Indication Unsuccessful Transfer (9.3.4.22).
+pub fn modify_refusal() -> Vec<u8> {
+    let cause = Cause::transport(CauseTransport::transport_resource_unavailable);
+    let transfer = PDUSessionResourceModifyIndicationUnsuccessfulTransfer::new(cause, None);
+    encode_open_type(&transfer).map(|octets| octets.to_vec()).unwrap_or_default()
+}
+
+/// Content of a PDU Session Resource Notify Transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Notification {
+    /// Number of QoS flows whose rates are fulfilled again.
+    pub(super) fulfilled: u8,
+    /// Number of QoS flows whose rates are not fulfilled any more.
+    pub(super) not_fulfilled: u8,
+    /// The RAN has released the default QoS flow.
+    pub(super) releases_default: bool,
+}
+
+/// Decodes a PDU Session Resource Notify Transfer (9.3.4.5).
+pub(super) fn notification(octets: &[u8]) -> Option<Notification> {
+    let transfer: PDUSessionResourceNotifyTransfer = decode_open_type(octets).ok()?;
+    let mut notification = Notification::default();
+    for item in transfer.qos_flow_notify_list.iter().flat_map(|list| &list.0) {
+        match item.notification_cause {
+            NotificationCause::fulfilled => notification.fulfilled += 1,
+            // A list has at most 64 items.
+            _ => notification.not_fulfilled += 1,
+        }
+    }
+    let mut released = transfer.qos_flow_released_list.iter().flat_map(|list| &list.0);
+    notification.releases_default = released.any(|item| item.qos_flow_identifier.0 == DEFAULT_QFI.into());
+    Some(notification)
+}
+
 /// Returns true if a Handover Required Transfer has the Direct Forwarding Path Availability.
 pub(super) fn has_direct_path(octets: &[u8]) -> bool {
     let transfer = decode_open_type::<HandoverRequiredTransfer>(octets);
@@ -136,22 +190,37 @@ pub(super) fn handover_acknowledge(sm: &SmContext, octets: &[u8]) -> Option<Ackn
     }
     let tunnel = tunnel_of(sm, &transfer.dl_ngu_up_tnl_information)?;
     let downlink = transfer.dl_forwarding_up_tnl_information.as_ref().and_then(|end| tunnel_of(sm, end));
-    let forwarding = ForwardingEnds { downlink, uplink: None };
+    let uplink = uplink_forwarding(sm, transfer.ie_extensions.as_ref());
+    let forwarding = ForwardingEnds { downlink, uplink };
     let command = HandoverCommandTransfer::new(
         transfer.dl_forwarding_up_tnl_information,
         None,
         transfer.data_forwarding_response_drb_list,
-        None,
+        uplink.and_then(with_uplink_forwarding),
     );
     Some(Acknowledgement { tunnel, forwarding, command: encode_open_type(&command).ok()?.to_vec() })
 }
 
-/// Builds the Handover Command Transfer with the UPF's tunnel end for packets of the default flow.
-pub(super) fn command_with_forwarding(tunnel: Tunnel) -> Vec<u8> {
-    let tunnel = UPTransportLayerInformation::gTPTunnel(gtp_tunnel(tunnel));
+/// Returns the target's end for forwarded uplink packets: UL Forwarding UP TNL Information, an
+/// extension of the transfer.
+fn uplink_forwarding(sm: &SmContext, extensions: Option<&ProtocolExtensionContainer<'_>>) -> Option<Tunnel> {
+    let extension = extensions?.0.iter().find(|extension| extension.id.0 == ID_ULFORWARDING_UP_TNLINFORMATION.0)?;
+    tunnel_of(sm, &decode_open_type(&extension.extension_value).ok()?)
+}
+
+/// Builds the extension of [`uplink_forwarding`].
+fn with_uplink_forwarding(tunnel: Tunnel) -> Option<ProtocolExtensionContainer<'static>> {
+    let end = encode_open_type(&UPTransportLayerInformation::gTPTunnel(gtp_tunnel(tunnel))).ok()?;
+    let id = ProtocolExtensionID(ID_ULFORWARDING_UP_TNLINFORMATION.0);
+    Some(ProtocolExtensionContainer(vec![ProtocolExtensionField::new(id, Criticality::reject, end)]))
+}
+
+/// Builds the Handover Command Transfer with the UPF's tunnel ends for packets of the default flow.
+pub(super) fn command_with_forwarding(ends: ForwardingEnds) -> Vec<u8> {
+    let downlink = ends.downlink.map(|tunnel| UPTransportLayerInformation::gTPTunnel(gtp_tunnel(tunnel)));
     let flow = QosFlowToBeForwardedItem::new(QosFlowIdentifier(DEFAULT_QFI.into()), None);
-    let flows = QosFlowToBeForwardedList(vec![flow]);
-    let transfer = HandoverCommandTransfer::new(Some(tunnel), Some(flows), None, None);
+    let flows = downlink.is_some().then(|| QosFlowToBeForwardedList(vec![flow]));
+    let transfer = HandoverCommandTransfer::new(downlink, flows, None, ends.uplink.and_then(with_uplink_forwarding));
     encode_open_type(&transfer).map(|octets| octets.to_vec()).unwrap_or_default()
 }
 

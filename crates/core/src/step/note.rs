@@ -63,6 +63,9 @@ pub enum Note {
         /// Octets to the UE.
         downlink: u64,
     },
+    /// The RAN has notified that it can or cannot fulfil the rates of QoS flows any more: numbers
+    /// of flows.
+    QosFlowsNotified { fulfilled: u8, not_fulfilled: u8 },
 }
 
 /// Request that the network refused.

@@ -23,14 +23,20 @@ fn end(information: &UPTransportLayerInformation<'_>) -> (Vec<u8>, u32) {
     (tunnel.transport_layer_address.0.as_octets().to_vec(), u32::from_be_bytes(tunnel.gtp_teid.0))
 }
 
-/// Returns the end for forwarded packets in the last HANDOVER COMMAND, and the flows.
-fn commanded(lab: &Lab) -> Option<((Vec<u8>, u32), usize)> {
+/// Returns the Handover Command Transfer of the last HANDOVER COMMAND.
+fn command(lab: &Lab) -> HandoverCommandTransfer<'static> {
     let pdus = lab.sent.iter().rev().map(|pdu| NGAP_PDU::decode_borrowed(pdu).expect("a PDU"));
     let command = pdus.into_iter().find(|pdu| pdu.kind() == NgapPduKind::Successful_HandoverPreparation);
     let command = command.expect("a command");
     let list = command.ie::<ngap::ie::PDUSessionResourceHandoverList>().expect("an IE");
     let item = list.expect("a list").0.remove(0);
     let transfer: HandoverCommandTransfer<'_> = decode_open_type(&item.handover_command_transfer).expect("a transfer");
+    transfer.into_owned()
+}
+
+/// Returns the end for forwarded downlink packets in the last HANDOVER COMMAND, and the flows.
+fn commanded(lab: &Lab) -> Option<((Vec<u8>, u32), usize)> {
+    let transfer = command(lab);
     let flows = transfer.qos_flow_to_be_forwarded_list.as_ref().map_or(0, |list| list.0.len());
     transfer.dl_forwarding_up_tnl_information.as_ref().map(|information| (end(information), flows))
 }
@@ -82,6 +88,44 @@ fn n2_handover_forwards_by_upf_for_some_time() {
     assert_eq!(pdrs(&lab), [1, 0]);
     lab.wait(Duration::from_secs(2));
     assert_eq!((pdrs(&lab), is_without_forwarding(&lab)), ([1, 1], true));
+}
+
+/// Returns the end for forwarded uplink packets in the last HANDOVER COMMAND.
+fn commanded_uplink(lab: &Lab) -> Option<(Vec<u8>, u32)> {
+    let extensions = command(lab).ie_extensions?.0;
+    let extension = extensions.iter().find(|extension| extension.id.0 == 164)?;
+    Some(end(&decode_open_type(&extension.extension_value).expect("an end")))
+}
+
+#[test]
+fn uplink_is_forwarded_if_target_accepts_it() {
+    let mut lab = connected();
+    lab.gnbs[1].accept_uplink(true);
+    lab.n2(2);
+    let ends = [commanded(&lab).map(|(end, _)| end), commanded_uplink(&lab)];
+    assert_eq!(ends, [0, 1].map(|n| Some((vec![127, 0, 0, 8], FORWARDING_TEID + n))));
+    let request = pfcp::Message::new(&lab.pfcp[0]).expect("a message");
+    let request = <pfcp::SessionModificationRequest as pfcp::Body>::parse(&request).expect("a request");
+    let own = lab.gnbs[1].tunnels(lab.ran.expect("a connection"))[0].downlink;
+    let mut ends = Vec::new();
+    for far in &request.create_fars {
+        let to = far.forwarding_parameters.as_ref().expect("parameters");
+        assert_eq!(to.destination_interface, pfcp::DestinationInterface::ACCESS);
+        let header = to.outer_header_creation.as_ref().expect("a header");
+        assert_eq!(header.peer(), Some([127, 0, 0, 3].into()));
+        ends.push(header.teid.expect("a TEID").0 ^ own.0);
+    }
+    assert_eq!(ends, [1 << 27, 3 << 26], "beside the tunnel of the session");
+    lab.wait(Duration::from_secs(6));
+    assert_eq!((pdrs(&lab), is_without_forwarding(&lab)), ([2, 2], true));
+    // A direct path: both ends are the target's.
+    let mut lab = connected();
+    lab.arrives = false;
+    lab.gnbs[1].accept_uplink(true);
+    require_directly(&mut lab);
+    let ends = [commanded(&lab).map(|(end, _)| end), commanded_uplink(&lab)];
+    assert!(ends.iter().all(|end| end.as_ref().is_some_and(|(address, _)| address == &[127, 0, 0, 3])), "{ends:?}");
+    assert_eq!(pdrs(&lab), [0, 0]);
 }
 
 #[test]
@@ -177,8 +221,9 @@ fn upf_restart_ends_forwarding() {
 /// HANDOVER REQUIRED of gNB 0 towards gNB 1, which has a direct path.
 fn require_directly(lab: &mut Lab) {
     let connection = lab.context().and_then(|c| c.connection).expect("a connection");
-    let plmn = PLMNIdentity(lab.gnbs[1].config().id.plmn.ngap());
-    let id = helpers::global_gnb_id(plmn, lab.gnbs[1].config().id.id, 24).expect("an ID");
+    let target = lab.gnbs[1].config().id;
+    let plmn = PLMNIdentity(target.plmn().ngap());
+    let id = helpers::global_gnb_id(plmn, target.value(), 24).expect("an ID");
     let tai = helpers::tai(plmn, [0, 0, 2]);
     let target = TargetRANNodeID::new(GlobalRANNodeID::globalGNB_ID(id), tai, None);
     let path = Some(DirectForwardingPathAvailability::direct_path_available);

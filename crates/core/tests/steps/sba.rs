@@ -46,6 +46,28 @@ fn remote_smf_session_lives_through_idle() {
     assert!(stages(&lab).is_empty() && smf.sessions.is_empty(), "{:?}", stages(&lab));
 }
 
+/// The SMF learns that the gNB has released the session, and releases it at the UE.
+#[test]
+fn session_dropped_by_gnb_ends_at_smf() {
+    let (mut lab, mut smf) = with_session();
+    lab.gnb_does(|gnb, ran, out| gnb.drop_session(ran, 5, out).expect("a message"));
+    assert_eq!(stages(&lab), [(RemoteStage::Established, false)]);
+    smf.serve(&mut lab);
+    assert!(lab.events.contains(&UeEvent::SessionReleased { psi: 5 }));
+    assert!(stages(&lab).is_empty() && smf.sessions.is_empty(), "{:?}", stages(&lab));
+}
+
+/// The session of a separate SMF keeps its tunnel.
+#[test]
+fn modify_indication_is_refused_for_separate_smf() {
+    let (mut lab, smf) = with_session();
+    let before = smf.sessions[0].1.downlink;
+    lab.gnb_does(|gnb, ran, out| gnb.indicate_modification(ran, out).expect("a message"));
+    let failed = |event: &gnb::Event| matches!(event, gnb::Event::ModificationConfirmed { failed: 1, .. });
+    assert!(lab.gnb_events.iter().any(failed), "{:?}", lab.gnb_events);
+    assert_eq!(smf.sessions[0].1.downlink, before);
+}
+
 #[test]
 fn deregistration_releases_remote_sessions() {
     let (mut lab, mut smf) = with_session();

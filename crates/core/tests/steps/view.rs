@@ -26,7 +26,7 @@ fn views(lab: &Lab, from: usize) -> Vec<(NgapPduKind, NfKind)> {
 fn initial(nas: &[u8], cause: RRCEstablishmentCause) -> n2::ShallowView {
     let plmn = "99970".parse().expect("a PLMN");
     let config = vireo_emulator::gnb::GnbConfig {
-        id: GnbId { plmn, id: 1, bits: 24 },
+        id: GnbId { plmn, id: 1, bits: 24 }.into(),
         name: "gnb".into(),
         tai: vireo_types::Tai { plmn, tac: vireo_types::Tac(1) },
         slices: vec![lab::SLICE],

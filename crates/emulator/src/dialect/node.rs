@@ -8,7 +8,7 @@ use crate::ran::{self, ConnectionId, HandoverContext, HandoverOrder, InterfaceSt
 use crate::rat::Rat;
 use std::fmt;
 use std::net::IpAddr;
-use vireo_types::{EnbId, EnbKind, Guti, Plmn, RanNodeId, Snssai, Tai};
+use vireo_types::{EnbId, EnbKind, GnbId, Guti, Plmn, RanNodeId, Snssai, Tai};
 use vireo_wire::{ngap, s1ap};
 
 /// Cause of either dialect.
@@ -72,8 +72,8 @@ impl Node {
         match rat {
             Rat::Nr => {
                 let mut config = options.gnb_config(0);
-                config.id.id = id & 0x00ff_ffff;
-                config.name = format!("gnb-{}", config.id.id);
+                let id = GnbId { plmn: config.id.plmn(), id: id & 0x00ff_ffff, bits: 24 };
+                (config.id, config.name) = (id.into(), format!("gnb-{}", id.id));
                 Node::Gnb(Box::new(Gnb::new(config)))
             }
             Rat::Eps => {
@@ -371,6 +371,30 @@ impl Node {
         }
     }
 
+    /// Moves the tunnels of a UE to a secondary node, or back.
+    pub(crate) fn indicate_modification(&mut self, id: ConnectionId, out: &mut Outbox) -> Result<(), SendError> {
+        match self {
+            Node::Gnb(gnb) => gnb.indicate_modification(id, out),
+            Node::Enb(_) => Err(SendError::NoConnection),
+        }
+    }
+
+    /// Releases a session of a UE.
+    pub(crate) fn drop_session(&mut self, id: ConnectionId, psi: u8, out: &mut Outbox) -> Result<(), SendError> {
+        match self {
+            Node::Gnb(gnb) => gnb.drop_session(id, psi, out),
+            Node::Enb(_) => Err(SendError::NoConnection),
+        }
+    }
+
+    /// Requests the Xn addresses of another gNB by the core.
+    pub(crate) fn request_xn_addresses(&self, target: &Node, out: &mut Outbox) -> Result<(), SendError> {
+        match self {
+            Node::Gnb(gnb) => gnb.request_xn_addresses(target.identity(), out),
+            Node::Enb(_) => Err(SendError::NoConnection),
+        }
+    }
+
     /// Abandons a connection whose UE has left or will not arrive, without a message to the core.
     /// It emits no event, and later messages about it are no violation.
     pub(crate) fn abandon_silently(&mut self, id: ConnectionId) {
@@ -383,7 +407,7 @@ impl Node {
     /// Returns the identity and the tracking area of the node.
     fn identity(&self) -> (RanNodeId, Tai) {
         match self {
-            Node::Gnb(gnb) => (gnb.config().id.into(), gnb.config().tai),
+            Node::Gnb(gnb) => (gnb.config().id, gnb.config().tai),
             Node::Enb(enb) => {
                 let tai = enb.config().tai;
                 (EnbId { plmn: tai.plmn, kind: EnbKind::Macro, id: enb.config().id }.into(), tai)
@@ -403,13 +427,14 @@ impl Node {
         if behaviour == TargetBehaviour::Unknown {
             match &mut target {
                 RanNodeId::Gnb(gnb) => gnb.id ^= UNKNOWN,
-                RanNodeId::Enb(enb) => enb.id ^= UNKNOWN,
+                RanNodeId::Enb(enb) | RanNodeId::NgEnb(enb) => enb.id ^= UNKNOWN,
             }
         }
         let direct = match (self.identity().0, target) {
             // Half of the handovers between two nodes of one system have a direct path.
             (RanNodeId::Gnb(own), RanNodeId::Gnb(other)) => own.id > other.id,
             (RanNodeId::Enb(own), RanNodeId::Enb(other)) => own.id > other.id,
+            (RanNodeId::NgEnb(own), RanNodeId::NgEnb(other)) => own.id > other.id,
             _ => false,
         };
         let order = HandoverOrder { target, area, refused: behaviour == TargetBehaviour::Refuses, direct };

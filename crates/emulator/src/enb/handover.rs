@@ -8,7 +8,7 @@ use crate::ran::{
     Fault, ForwardingEnd, HandoverOrder, PduRoute, SendError, SourceContainer, Violation, forwarding_teid,
     read_address, source_container,
 };
-use vireo_types::{GnbId, RanNodeId, Tai, Teid};
+use vireo_types::{EnbKind, RanNodeId, Tai, Teid};
 use vireo_wire::s1ap::*;
 use vireo_wire::s1ap::{build_s1ap, build_s1ap_ie, extract_s1ap_ies};
 
@@ -117,15 +117,16 @@ impl Enb {
         self.identify(mme.0, enb.0)
     }
 
-    /// Sends HANDOVER REQUIRED towards a gNB. The emulator's gNB refuses the handover if `refused`.
+    /// Sends HANDOVER REQUIRED towards a gNB or ng-eNB. The emulator's gNB refuses the handover if
+    /// `refused`.
     pub fn require_system_handover(
         &self,
         id: ConnectionId,
-        (target, area): (GnbId, Tai),
+        (target, area): (RanNodeId, Tai),
         refused: bool,
         out: &mut Outbox,
     ) -> Result<(), SendError> {
-        self.require_handover(id, HandoverOrder { target: target.into(), area, refused, direct: false }, out)
+        self.require_handover(id, HandoverOrder { target, area, refused, direct: false }, out)
     }
 
     /// Sends HANDOVER REQUIRED towards another eNB or a gNB. The target refuses if the order says
@@ -145,11 +146,9 @@ impl Enb {
                 let target = TargeteNBID::new(enb, helpers::tai(plmn, [high, low]), None);
                 (HandoverType::intralte, TargetID::targeteNB_ID(target))
             }
-            RanNodeId::Gnb(gnb) => {
-                let bits = Bits::low(gnb.id.into(), gnb.bits.into());
-                let id = GlobalGNBID::new(plmn, GNBIdentity::gNB_ID(GNBID(bits)), None);
+            RanNodeId::Gnb(_) | RanNodeId::NgEnb(_) => {
                 let tai = FiveGSTAI::new(plmn, FiveGSTAC([first, high, low]), None);
-                let target = TargetNgRanNodeID::new(GlobalRANNODEID::gNB(GNB::new(id, None)), tai, None);
+                let target = TargetNgRanNodeID::new(ng_ran_node(target)?, tai, None);
                 (HandoverType::eps_to_5gs, TargetID::targetgNgRanNode_ID(target))
             }
         };
@@ -348,4 +347,25 @@ impl Enb {
 fn next_hop(context: &SecurityContext<'_>) -> Result<([u8; 32], u8), Fault> {
     let key = <[u8; 32]>::try_from(context.next_hop_parameter.0.as_octets());
     Ok((key.map_err(|_| undecodable())?, context.next_hop_chaining_count))
+}
+
+/// Returns the identity of a gNB or ng-eNB in a Target NG-RAN Node ID (TS 36.413 9.2.1.6).
+fn ng_ran_node(id: RanNodeId) -> Result<GlobalRANNODEID, Error> {
+    let plmn = PLMNidentity(TBCDSTRING(id.plmn().ngap()));
+    Ok(match id {
+        RanNodeId::Gnb(gnb) => {
+            let bits = Bits::low(gnb.id.into(), gnb.bits.into());
+            let id = GlobalGNBID::new(plmn, GNBIdentity::gNB_ID(GNBID(bits)), None);
+            GlobalRANNODEID::gNB(GNB::new(id, None))
+        }
+        RanNodeId::NgEnb(enb) | RanNodeId::Enb(enb) => {
+            let kind = match enb.kind {
+                EnbKind::Macro => helpers::EnbKind::Macro,
+                EnbKind::Home => helpers::EnbKind::Home,
+                EnbKind::ShortMacro => helpers::EnbKind::ShortMacro,
+                EnbKind::LongMacro => helpers::EnbKind::LongMacro,
+            };
+            GlobalRANNODEID::ng_eNB(NGENB::new(helpers::global_enb_id(plmn, kind, enb.id)?, None))
+        }
+    })
 }

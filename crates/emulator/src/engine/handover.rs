@@ -11,7 +11,7 @@ use vireo_types::RanUeNgapId;
 
 impl Worker<'_> {
     /// Returns the next node of the UE's dialect. With both dialects they alternate.
-    fn next_link(&self, owner: u32) -> usize {
+    pub(super) fn next_link(&self, owner: u32) -> usize {
         let dialects = self.options.rats.list().len();
         (usize::from(self.slots[owner as usize].link) + dialects) % self.links.len()
     }

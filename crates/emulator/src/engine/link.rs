@@ -322,7 +322,7 @@ mod tests {
     fn link(cores: &[&str], associations: u32) -> NodeLink {
         let plmn = "99970".parse().expect("a PLMN");
         let config = GnbConfig {
-            id: GnbId { plmn, id: 1, bits: 24 },
+            id: GnbId { plmn, id: 1, bits: 24 }.into(),
             name: "gnb".into(),
             tai: Tai { plmn, tac: Tac(1) },
             slices: vec![vireo_types::Snssai { sst: 1, sd: None }],

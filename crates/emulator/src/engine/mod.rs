@@ -3,6 +3,7 @@
 //! One worker thread owns one SCTP endpoint, some gNBs and their UEs. Workers share only counters.
 //! The calling thread reports the progress.
 
+mod changes;
 mod chaos;
 #[cfg(test)]
 mod eps_tests;

@@ -58,6 +58,8 @@ impl Worker<'_> {
                     self.on_handover_command(owner, (target, &forwarding), &nas);
                 }
                 Event::StatusTransfer { owner } => self.on_status_transfer(owner),
+                Event::ModificationConfirmed { owner, failed } => self.on_modification_confirmed(owner, failed),
+                Event::ConfigurationReceived => self.on_configuration(index),
                 Event::PathSwitchFailed { owner } => self.fail(owner, "the core refused the handover".into()),
                 Event::HandoverRefused { owner, cause } => self.on_handover_refused(owner, &cause),
                 Event::HandoverCancelled { owner } => self.on_handover_cancelled(owner),

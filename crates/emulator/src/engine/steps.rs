@@ -150,6 +150,9 @@ impl Worker<'_> {
                 return self.timers.set(asleep, owner, slot.sequence, Kind::Pause);
             }
             Step::LoseTunnel => return self.lose_tunnel(owner),
+            Step::SecondaryNode | Step::DropSession { .. } | Step::TransferConfiguration => {
+                return self.change(owner, step);
+            }
             Step::Reset => return self.reset_connection(owner),
             Step::Roam => return self.roam(owner),
             Step::ChangeRat => return self.change_rat(owner),
@@ -441,6 +444,9 @@ impl Worker<'_> {
             Some(Step::Sleep) => "sleep",
             Some(Step::AwaitDetach) => "detach by the network",
             Some(Step::LoseTunnel) => "release of the lost tunnel and set-up of another",
+            Some(Step::SecondaryNode) => "modification of the tunnel",
+            Some(Step::DropSession { .. }) => "release of the session that the gNB has dropped",
+            Some(Step::TransferConfiguration) => "configuration transfer",
             Some(Step::XnHandover | Step::N2Handover) => "handover",
             Some(Step::SystemHandover) => "handover to the other system",
             Some(Step::ChangeRat) => "registration in the other system",
@@ -470,7 +476,7 @@ impl Worker<'_> {
             }
             Some(Step::Faulty(_)) => slot.has(flag::FAULTED) && slot.has(flag::REGISTERED | flag::REJECTED),
             Some(Step::Establish { psi, .. }) => slot.ue.is_established(psi, tunnels),
-            Some(Step::Release { psi }) => slot.ue.is_released(psi, tunnels),
+            Some(Step::Release { psi } | Step::DropSession { psi }) => slot.ue.is_released(psi, tunnels),
             Some(Step::Service) => slot.has(flag::SERVED) && slot.ue.has_tunnels(tunnels),
             Some(Step::Connect) => {
                 slot.ran.is_some() && slot.ue.mm() == MmState::Registered && slot.ue.has_tunnels(tunnels)
@@ -488,6 +494,8 @@ impl Worker<'_> {
             Some(Step::Roam) => true,
             Some(
                 Step::XnHandover
+                | Step::SecondaryNode
+                | Step::TransferConfiguration
                 | Step::N2Handover
                 | Step::RefusedHandover
                 | Step::CancelledHandover

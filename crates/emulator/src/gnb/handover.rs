@@ -3,11 +3,12 @@
 //! The transparent containers hold no RRC content. They hold the UE's number and its connection
 //! number.
 
+use super::request::{global_id, ng_enb_id};
 use super::resource::{SetupTransfer, address_of, end_of, read_setup};
 use super::{Event, Gnb, HandoverContext, Inbox, Outbox, PduRoute, Tunnel, downlink_teid, encode_by};
 use crate::ran::{Fault, ForwardingEnd, HandoverOrder, SendError, SourceContainer, Violation};
 use crate::ran::{forwarding_teid, source_container};
-use vireo_types::{EnbId, GnbId, RanNodeId, RanUeNgapId, Tai};
+use vireo_types::{EnbId, RanNodeId, RanUeNgapId, Tai};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
 
@@ -27,7 +28,7 @@ impl Gnb {
     /// Returns this gNB's TEID of a session. It differs from a neighbour's TEID for the same UE.
     pub(super) fn teid(&self, ran: RanUeNgapId, owner: u32, psi: u8) -> vireo_types::Teid {
         let generation = ran.0 as u8;
-        downlink_teid(owner, psi, (self.config().id.id as u8 & 3) << 2 | generation & 3)
+        downlink_teid(owner, psi, (self.config().id.value() as u8 & 3) << 2 | generation & 3)
     }
 
     /// Sends PATH SWITCH REQUEST for a UE that arrived by Xn. It does not take over sessions that
@@ -125,19 +126,15 @@ impl Gnb {
         Ok(())
     }
 
-    /// Sends HANDOVER REQUIRED towards another gNB.
+    /// Sends HANDOVER REQUIRED towards another gNB or ng-eNB.
     pub fn require_handover(
         &self,
         ran: RanUeNgapId,
-        target: GnbId,
+        target: RanNodeId,
         area: Tai,
         out: &mut Outbox,
     ) -> Result<(), SendError> {
-        self.require_handover_with(
-            ran,
-            HandoverOrder { target: target.into(), area, refused: false, direct: false },
-            out,
-        )
+        self.require_handover_with(ran, HandoverOrder { target, area, refused: false, direct: false }, out)
     }
 
     /// Sends HANDOVER REQUIRED towards an eNB. The emulator's eNB refuses the handover if
@@ -164,16 +161,14 @@ impl Gnb {
         let owner = self.owner(ran).ok_or(SendError::NoConnection)?;
         let (plmn, [_, a, b, c]) = (PLMNIdentity(target.plmn().ngap()), area.tac.0.to_be_bytes());
         let (kind, target) = match target {
-            RanNodeId::Gnb(gnb) => {
-                let id = helpers::global_gnb_id(plmn, gnb.id, u32::from(gnb.bits))?;
+            RanNodeId::Gnb(_) | RanNodeId::NgEnb(_) => {
                 let tai = helpers::tai(PLMNIdentity(area.plmn.ngap()), [a, b, c]);
-                let target = TargetRANNodeID::new(GlobalRANNodeID::globalGNB_ID(id), tai, None);
+                let target = TargetRANNodeID::new(global_id(target)?, tai, None);
                 (HandoverType::intra5gs, TargetID::targetRANNodeID(target))
             }
             RanNodeId::Enb(enb) => {
-                let id = NgENBID::macroNgENB_ID(Bits::low(enb.id.into(), 20));
                 let tai = EPSTAI::new(PLMNIdentity(area.plmn.ngap()), EPSTAC([b, c]), None);
-                let target = TargeteNBID::new(GlobalNgENBID::new(plmn, id, None), tai, None);
+                let target = TargeteNBID::new(GlobalNgENBID::new(plmn, ng_enb_id(enb), None), tai, None);
                 (HandoverType::fivegs_to_eps, TargetID::targeteNB_ID(target))
             }
         };
@@ -249,7 +244,8 @@ impl Gnb {
             let flows = QosFlowListWithDataForwarding(flows.iter().map(flow).collect());
             let information = tunnel_information(self.config.n3, downlink);
             let end = Some(tunnel_information(self.config.n3, forwarding_teid(downlink)));
-            let transfer = HandoverRequestAcknowledgeTransfer::new(information, end, None, flows, None, None, None);
+            let more = self.accepts_uplink.then(|| self.uplink_end(downlink)).transpose()?;
+            let transfer = HandoverRequestAcknowledgeTransfer::new(information, end, None, flows, None, None, more);
             let transfer = encode_open_type(&transfer)?;
             admitted.push(PDUSessionResourceAdmittedItem::new(item.pdu_session_id, transfer, None));
             tunnels.push(Tunnel { psi, qfi: Some(qfi), upf, uplink, downlink });
@@ -381,6 +377,20 @@ impl Gnb {
     /// Sets whether HANDOVER REQUESTs are answered by HANDOVER FAILURE.
     pub fn refuse_handover(&mut self, refuse: bool) {
         self.refuses_handover = refuse;
+    }
+
+    /// Sets whether HANDOVER REQUEST ACKNOWLEDGE has tunnel ends for forwarded uplink packets.
+    pub fn accept_uplink(&mut self, accept: bool) {
+        self.accepts_uplink = accept;
+    }
+
+    /// Returns the extension with the UL Forwarding UP TNL Information: another tunnel end beside
+    /// that of a session.
+    fn uplink_end(&self, downlink: vireo_types::Teid) -> Result<ProtocolExtensionContainer<'static>, Error> {
+        let teid = vireo_types::Teid(forwarding_teid(downlink).0 ^ 1 << 26);
+        let end = encode_open_type(&tunnel_information(self.config.n3, teid))?;
+        let id = ProtocolExtensionID(ID_ULFORWARDING_UP_TNLINFORMATION.0);
+        Ok(ProtocolExtensionContainer(vec![ProtocolExtensionField::new(id, Criticality::reject, end)]))
     }
 
     /// Sets the minimum size of the containers between source and target, in octets.

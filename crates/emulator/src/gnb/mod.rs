@@ -5,6 +5,7 @@
 //! (the *owner*). The gNB allocates RAN-UE-NGAP-IDs and its N3 TEIDs.
 
 mod association;
+mod changes;
 mod handover;
 mod receive;
 mod request;
@@ -19,16 +20,17 @@ pub use crate::ran::{NOBODY, Outbox, PduRoute, SendError, Tunnel, Violation, dow
 use crate::ran::{Connection, Connections};
 use association::Association;
 use std::net::IpAddr;
-use vireo_types::{GnbId, RanUeNgapId, Snssai, Tai};
+use vireo_types::{RanNodeId, RanUeNgapId, Snssai, Tai};
 use vireo_wire::ngap::{Cause, CauseRadioNetwork, Error, NGAPPDU};
 
 /// NGAP payload protocol identifier (TS 38.412 7).
 pub const PPID: u32 = 60;
 
-/// Configuration of a gNB.
+/// Configuration of a gNB, or of an ng-eNB, which behaves as one.
 #[derive(Clone, Debug)]
 pub struct GnbConfig {
-    pub id: GnbId,
+    /// Identity of a gNB or ng-eNB.
+    pub id: RanNodeId,
     pub name: String,
     pub tai: Tai,
     /// Slices supported in the tracking area.
@@ -60,6 +62,8 @@ pub struct Gnb {
     refuses_handover: bool,
     /// Session that the gNB refuses in a HANDOVER REQUEST.
     refuses_session: Option<u8>,
+    /// True if the gNB accepts forwarded uplink packets in a HANDOVER REQUEST.
+    accepts_uplink: bool,
     container_octets: usize,
     /// Abandoned connection for which the AMF has just sent its ID, so that its release can be
     /// requested.
@@ -77,6 +81,7 @@ impl Gnb {
             connections: Connections::default(),
             refuses_handover: false,
             refuses_session: None,
+            accepts_uplink: false,
             container_octets: 0,
             found: None,
         }

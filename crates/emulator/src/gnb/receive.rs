@@ -49,6 +49,8 @@ impl Gnb {
             Kind::Initiating_PDUSessionResourceSetup => self.resource_setup(&pdu, inbox, out),
             Kind::Initiating_PDUSessionResourceRelease => self.resource_release(&pdu, inbox, out),
             Kind::Initiating_PDUSessionResourceModify => self.resource_modify(&pdu, inbox, out),
+            Kind::Successful_PDUSessionResourceModifyIndication => self.modification_confirmed(&pdu, inbox),
+            Kind::Initiating_DownlinkRANConfigurationTransfer => self.configuration_transfer(&pdu, inbox, out),
             Kind::Successful_PathSwitchRequest => self.path_switched(&pdu, inbox),
             Kind::Unsuccessful_PathSwitchRequest => self.path_switch_failed(&pdu, inbox),
             Kind::Initiating_HandoverResourceAllocation => self.handover_request(&pdu, inbox, out),

@@ -5,7 +5,7 @@
 
 use super::{ErrorReport, Gnb, Outbox, PduRoute, encode_by};
 use crate::ran::SendError;
-use vireo_types::{Guti, RanUeNgapId};
+use vireo_types::{EnbId, EnbKind, Guti, RanNodeId, RanUeNgapId};
 use vireo_wire::ngap::build_ngap;
 use vireo_wire::ngap::*;
 
@@ -23,10 +23,21 @@ impl Gnb {
     }
 
     pub(crate) fn location(&self) -> Result<UserLocationInformation<'static>, Error> {
-        let (plmn, id) = (self.plmn(), self.config.id);
-        let cell = helpers::nr_cgi(plmn, id.id, u32::from(id.bits), CELL)?;
-        let location = UserLocationInformationNR::new(cell, helpers::tai(plmn, self.tac()), None, None);
-        Ok(UserLocationInformation::userLocationInformationNR(location))
+        let (plmn, tai) = (self.plmn(), helpers::tai(self.plmn(), self.tac()));
+        match self.config.id {
+            RanNodeId::Gnb(id) => {
+                let cell = helpers::nr_cgi(plmn, id.id, u32::from(id.bits), CELL)?;
+                let location = UserLocationInformationNR::new(cell, tai, None, None);
+                Ok(UserLocationInformation::userLocationInformationNR(location))
+            }
+            RanNodeId::NgEnb(id) | RanNodeId::Enb(id) => {
+                // The eNB ID is the leftmost part of the cell identity, of 28 bits (9.3.1.9).
+                let cell = u64::from(id.id) << (28 - id.kind.bits().min(28)) | u64::from(CELL);
+                let cell = EUTRACGI::new(plmn, EUTRACellIdentity(Bits::low(cell, 28)), None);
+                let location = UserLocationInformationEUTRA::new(cell, tai, None, None);
+                Ok(UserLocationInformation::userLocationInformationEUTRA(location))
+            }
+        }
     }
 
     fn areas(&self) -> SupportedTAList {
@@ -41,9 +52,7 @@ impl Gnb {
 
     /// Returns the Global RAN Node ID.
     pub(super) fn global_id(&self) -> Result<GlobalRANNodeID, Error> {
-        let id = self.config.id;
-        let id = helpers::global_gnb_id(PLMNIdentity(id.plmn.ngap()), id.id, u32::from(id.bits))?;
-        Ok(GlobalRANNodeID::globalGNB_ID(id))
+        global_id(self.config.id)
     }
 
     /// Sends NG SETUP REQUEST on the current association.
@@ -205,5 +214,30 @@ impl Gnb {
             _ => build_ngap!(InitiatingMessage, ErrorIndication, ErrorIndication, Cause(cause)),
         };
         Ok(encode_by(out, self.common(), message)?)
+    }
+}
+
+/// Returns the Global RAN Node ID of a gNB or ng-eNB (9.3.1.5).
+pub(super) fn global_id(id: RanNodeId) -> Result<GlobalRANNodeID, Error> {
+    let plmn = PLMNIdentity(id.plmn().ngap());
+    match id {
+        RanNodeId::Gnb(id) => {
+            let id = helpers::global_gnb_id(plmn, id.id, u32::from(id.bits))?;
+            Ok(GlobalRANNodeID::globalGNB_ID(id))
+        }
+        RanNodeId::NgEnb(id) | RanNodeId::Enb(id) => {
+            Ok(GlobalRANNodeID::globalNgENB_ID(GlobalNgENBID::new(plmn, ng_enb_id(id), None)))
+        }
+    }
+}
+
+/// Returns the ng-eNB ID, which also names the eNB of a Target eNB ID (9.3.1.8). There is none of a
+/// home eNB.
+pub(super) fn ng_enb_id(id: EnbId) -> NgENBID {
+    let bits = |length| Bits::low(id.id.into(), length);
+    match id.kind {
+        EnbKind::ShortMacro => NgENBID::shortMacroNgENB_ID(bits(18)),
+        EnbKind::LongMacro => NgENBID::longMacroNgENB_ID(bits(21)),
+        EnbKind::Macro | EnbKind::Home => NgENBID::macroNgENB_ID(bits(20)),
     }
 }

@@ -59,6 +59,14 @@ pub enum Event<C> {
         /// NH chaining counter (NCC).
         chaining: u8,
     },
+    /// PDU SESSION RESOURCE MODIFY CONFIRM.
+    ModificationConfirmed {
+        owner: u32,
+        /// Number of sessions that are not modified.
+        failed: usize,
+    },
+    /// DOWNLINK RAN CONFIGURATION TRANSFER with the answer of another node.
+    ConfigurationReceived,
     /// PATH SWITCH REQUEST FAILURE: this node loses the UE.
     PathSwitchFailed {
         owner: u32,
@@ -134,6 +142,8 @@ impl<C> Event<C> {
             Event::Released { owner, cause } => Event::Released { owner, cause: cause_of(cause) },
             Event::PathSwitched { owner, key, chaining } => Event::PathSwitched { owner, key, chaining },
             Event::PathSwitchFailed { owner } => Event::PathSwitchFailed { owner },
+            Event::ModificationConfirmed { owner, failed } => Event::ModificationConfirmed { owner, failed },
+            Event::ConfigurationReceived => Event::ConfigurationReceived,
             Event::HandoverPrepared { owner, source, target, key, chaining, mapped } => {
                 Event::HandoverPrepared { owner, source, target, key, chaining, mapped }
             }
@@ -168,6 +178,7 @@ impl<C> Event<C> {
             | Event::Released { owner, .. }
             | Event::PathSwitched { owner, .. }
             | Event::PathSwitchFailed { owner }
+            | Event::ModificationConfirmed { owner, .. }
             | Event::HandoverPrepared { owner, .. }
             | Event::HandoverCommand { owner, .. }
             | Event::HandoverRefused { owner, .. }

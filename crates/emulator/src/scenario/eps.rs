@@ -6,8 +6,14 @@ use crate::ue::{Fault, PowerSaving, Registration};
 use vireo_types::PduSessionType;
 
 /// Scenarios of 5G without a counterpart, with the reasons.
-pub(super) static ABSENT: &[(&str, &str)] =
-    &[("profile-a", "a UE of EPS sends its IMSI; there is no SUCI"), ("profile-b", "as profile-a")];
+pub(super) static ABSENT: &[(&str, &str)] = &[
+    ("profile-a", "a UE of EPS sends its IMSI; there is no SUCI"),
+    ("profile-b", "as profile-a"),
+    ("ng-enb", "an ng-eNB is a node of 5GS"),
+    ("configuration", "the eNBs of a run do not request it"),
+    ("secondary-node", "the eNBs of a run have no secondary node"),
+    ("dropped-session", "the eNBs of a run release no E-RAB by themselves"),
+];
 
 const WITHOUT_PDN: Step = Step::Register(Registration::WithoutPdn);
 const OVER_NAS: Step = Step::Register(Registration::OverNas);

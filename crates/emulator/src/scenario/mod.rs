@@ -42,6 +42,12 @@ pub enum Step {
     /// GTP-U Error Indication. The core then has the gNB release the session's resources and sets
     /// them up again for the next packet. It has an eNB release the UE, which is then idle.
     LoseTunnel,
+    /// Makes the gNB move the tunnels of the UE to a secondary node, or back.
+    SecondaryNode,
+    /// Makes the gNB release session `psi`, which the core then releases at the UE.
+    DropSession { psi: u8 },
+    /// Makes the gNB request the Xn addresses of another gNB, which answers; both by the core.
+    TransferConfiguration,
     /// Connects by service request unless the UE is connected.
     Connect,
     /// Waits briefly if [`Step::Connect`] has just connected the UE. The two gNBs of a handover
@@ -106,7 +112,7 @@ impl Step {
     /// Returns true if the step needs a second node.
     fn moves(&self) -> bool {
         use Step::*;
-        matches!(self, Roam | XnHandover | N2Handover | RefusedHandover | CancelledHandover)
+        matches!(self, Roam | XnHandover | N2Handover | RefusedHandover | CancelledHandover | TransferConfiguration)
     }
 }
 
@@ -164,6 +170,11 @@ impl Scenario {
         self.steps().iter().any(|step| matches!(step, Step::ChangeRat | Step::SystemHandover))
     }
 
+    /// Returns true if every second gNB is an ng-eNB.
+    pub(crate) fn has_ng_enbs(&self) -> bool {
+        self.name == NG_ENB
+    }
+
     /// Returns true if its UEs move between gNBs.
     pub fn moves(&self) -> bool {
         self.steps().iter().any(Step::moves)
@@ -206,6 +217,9 @@ impl Scenario {
         Scenario::all_for(rats).find(|scenario| scenario.name == name)
     }
 }
+
+/// Scenario whose nodes are gNBs and ng-eNBs in turn.
+const NG_ENB: &str = "ng-enb";
 
 const FRESH: Step = Step::Register(Registration::Fresh);
 const IPV4_OR_RUN: Step = Step::Establish { psi: 1, kind: None };
@@ -390,6 +404,60 @@ pub static ALL: &[Scenario] = &[
             Step::Idle,
             Step::Rest,
             Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        NG_ENB,
+        "gNBs and ng-eNBs in turn: Xn and N2 handovers between them, idle, service request, paging",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::XnHandover,
+            Step::Traffic,
+            Step::N2Handover,
+            Step::Traffic,
+            Step::TransferConfiguration,
+            Step::Idle,
+            Step::AwaitPage,
+            Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "configuration",
+        "gNBs learn each other's Xn addresses by RAN configuration transfer",
+        &[FRESH, Step::TransferConfiguration, Step::TransferConfiguration, Step::Deregister],
+    ),
+    steps(
+        "secondary-node",
+        "the gNB moves the tunnel of a connected UE to a secondary node and back, with echoes at each",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::SecondaryNode,
+            Step::Traffic,
+            Step::SecondaryNode,
+            Step::Traffic,
+            Step::Idle,
+            Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "dropped-session",
+        "the gNB releases a session, which ends; the UE establishes it again and continues",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::DropSession { psi: 1 },
+            IPV4_OR_RUN,
             Step::Traffic,
             Step::Deregister,
         ],

@@ -36,6 +36,10 @@ pub fn info_type(kind: N2Sm) -> N2SmInfoType {
         N2Sm::PathSwitchUnsuccessful => N2SmInfoType::PathSwitchReqFail,
         N2Sm::HandoverPreparationUnsuccessful => N2SmInfoType::HandoverPrepFail,
         N2Sm::HandoverAllocationUnsuccessful => N2SmInfoType::HandoverResAllocFail,
+        N2Sm::Notify => N2SmInfoType::PduResNty,
+        N2Sm::NotifyReleased => N2SmInfoType::PduResNtyRel,
+        N2Sm::ModifyIndication => N2SmInfoType::PduResModInd,
+        N2Sm::ModifyConfirm => N2SmInfoType::PduResModCfm,
     }
 }
 
@@ -59,6 +63,10 @@ pub fn n2_kind(kind: N2SmInfoType) -> N2Sm {
         N2SmInfoType::PathSwitchReqFail => N2Sm::PathSwitchUnsuccessful,
         N2SmInfoType::HandoverPrepFail => N2Sm::HandoverPreparationUnsuccessful,
         N2SmInfoType::HandoverResAllocFail => N2Sm::HandoverAllocationUnsuccessful,
+        N2SmInfoType::PduResNty => N2Sm::Notify,
+        N2SmInfoType::PduResNtyRel => N2Sm::NotifyReleased,
+        N2SmInfoType::PduResModInd => N2Sm::ModifyIndication,
+        N2SmInfoType::PduResModCfm => N2Sm::ModifyConfirm,
     }
 }
 
@@ -270,6 +278,10 @@ mod tests {
             PathSwitchUnsuccessful,
             HandoverPreparationUnsuccessful,
             HandoverAllocationUnsuccessful,
+            Notify,
+            NotifyReleased,
+            ModifyIndication,
+            ModifyConfirm,
         ];
         assert!(all.into_iter().all(|kind| n2_kind(info_type(kind)) == kind));
     }

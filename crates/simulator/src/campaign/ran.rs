@@ -254,7 +254,7 @@ pub(super) fn down(network: &mut Network, assoc: AssocId, key: u64, pdu: Rc<[u8]
 impl Ran {
     pub(super) fn new(network: &mut Network, ues: usize) -> Self {
         let config = |n: usize| GnbConfig {
-            id: GnbId { plmn: plmn(), id: 1 + n as u32, bits: 24 },
+            id: GnbId { plmn: plmn(), id: 1 + n as u32, bits: 24 }.into(),
             name: format!("gnb-{n}"),
             tai: Tai { plmn: plmn(), tac: Tac(1 + (n % GNBS) as u32) },
             slices: vec![SLICE],

@@ -334,6 +334,7 @@ impl SmTransaction<'_> {
                 Output::Established
                 | Output::Activated
                 | Output::UsageReported { .. }
+                | Output::QosFlowsNotified { .. }
                 | Output::Relocated(_)
                 | Output::NotRelocated
                 | Output::ReleaseConnection => {}

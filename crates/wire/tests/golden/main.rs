@@ -11,7 +11,9 @@ mod nas_mobility;
 mod nas_security;
 mod nas_session;
 mod ngap_connection;
+mod ngap_identity;
 mod ngap_node;
+mod ngap_ran_changes;
 mod ngap_session;
 mod security;
 mod values;
@@ -23,8 +25,10 @@ use std::fmt::Write;
 fn cases() -> Vec<Case> {
     let parts = [
         ngap_node::cases(),
+        ngap_identity::cases(),
         ngap_connection::cases(),
         ngap_session::cases(),
+        ngap_ran_changes::cases(),
         nas_mobility::cases(),
         nas_security::cases(),
         nas_session::cases(),

@@ -5,6 +5,28 @@ use crate::ngap_session::{response_transfer, setup_transfer, unsuccessful_transf
 use crate::values::*;
 use vireo_wire::ngap::*;
 
+/// Assistance for RRC_INACTIVE: DRX cycle of 640 ms, T3512 of one hour, MICO mode.
+fn inactive() -> CoreNetworkAssistanceInformationForInactive {
+    CoreNetworkAssistanceInformationForInactive::new(
+        UEIdentityIndexValue::indexLength10(aper::Bits::low(0x2ef, 10)),
+        Some(PagingDRX::v64),
+        PeriodicRegistrationUpdateTimer(aper::Bits::low(6, 8)),
+        Some(MICOModeIndication::R_true),
+        TAIListForInactive(vec![TAIListForInactiveItem::new(area(), None)]),
+        None,
+        None,
+    )
+}
+
+/// EPC is forbidden; PLMN 001/01 is equivalent.
+fn restrictions() -> MobilityRestrictionList<'static> {
+    let value = encode_open_type(&CNTypeRestrictionsForServing::epc_forbidden).expect("it encodes");
+    let extension = ProtocolExtensionField::new(ProtocolExtensionID(161), Criticality::ignore, value);
+    let equivalent = EquivalentPLMNs(vec![PLMNIdentity([0x00, 0xf1, 0x10])]);
+    let extensions = ProtocolExtensionContainer(vec![extension]);
+    MobilityRestrictionList::new(network(), Some(equivalent), None, None, None, Some(extensions))
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = transport();
     cases.extend(context());
@@ -95,6 +117,20 @@ fn context() -> Vec<Case> {
             SecurityKey = key(),
             MaskedIMEISV = MaskedIMEISV(0x1234_5678_0000_ffff_u64.into()),
             NAS_PDU = nas()
+        ),
+        ngap_case!(
+            "InitialContextSetupRequest-information",
+            InitiatingMessage,
+            InitialContextSetup,
+            InitialContextSetupRequest,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            CoreNetworkAssistanceInformationForInactive = inactive(),
+            GUAMI = our_guami(),
+            AllowedNSSAI = allowed(),
+            UESecurityCapabilities = algorithms(),
+            SecurityKey = key(),
+            MobilityRestrictionList = restrictions()
         ),
         ngap_case!(
             "InitialContextSetupResponse",

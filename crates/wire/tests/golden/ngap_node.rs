@@ -4,7 +4,7 @@ use crate::case::{Case, ngap_case};
 use crate::values::*;
 use vireo_wire::ngap::*;
 
-fn areas() -> SupportedTAList {
+pub(crate) fn areas() -> SupportedTAList {
     let plmns = BroadcastPLMNList(vec![BroadcastPLMNItem::new(network(), slices(), None)]);
     SupportedTAList(vec![SupportedTAItem::new(TAC(TAC_1), plmns, None)])
 }

@@ -22,7 +22,7 @@ use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
 use crate::subscription::{Ambr, AuthenticationError, AuthenticationInfo};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_types::{AmfUeNgapId, AssocId, Dialect, Ltmsi, RanUeNgapId, Seid, Snssai, limits};
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, Ltmsi, NrCgi, RanUeNgapId, Seid, Snssai, Tai, limits};
 use vireo_wire::gtpu;
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
@@ -430,6 +430,8 @@ fn is_stale(ctx: &StepContext<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) -> b
 fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
     match message {
         UeMessage::Initial(_) | UeMessage::NonDelivery | UeMessage::Report => {}
+        UeMessage::Location(location) => locate(ctx, location),
+        UeMessage::LocationReportingFailure => ctx.note(Note::fault("location-reporting-failure")),
         UeMessage::HandoverRequired(request) => procedures::handover::required(ctx, &request),
         UeMessage::HandoverCancel { .. } => procedures::handover::cancelled(ctx),
         UeMessage::StatusTransfer(container) => procedures::handover::status_transfer(ctx, &container),
@@ -439,9 +441,7 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
         | UeMessage::HandoverFailure { .. }
         | UeMessage::HandoverNotify { .. } => ctx.note(Note::fault("handover-out-of-place")),
         UeMessage::UplinkNas { nas, location } => {
-            if let (Some((tai, cell)), Some(connection)) = (location, &mut ctx.ue.connection) {
-                (connection.tai, connection.cell) = (tai, cell);
-            }
+            locate(ctx, location);
             uplink_nas(ctx, &nas);
         }
         UeMessage::ContextSetupResponse { set_up, failed } => {
@@ -475,6 +475,10 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
             change_ambr(ctx, before);
         }
         UeMessage::ErabModification(request) => procedures::handover::modification::indicated(ctx, &request),
+        UeMessage::SessionModifyIndication(sessions) => {
+            procedures::handover::modification::indicated_by_gnb(ctx, &sessions);
+        }
+        UeMessage::SessionNotify { notified, released } => session::notified(ctx, notified, released),
         UeMessage::SecondaryRatUsage { uplink, downlink } => {
             ctx.note(Note::SecondaryRatUsage { uplink, downlink });
         }
@@ -486,6 +490,13 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
                 connection_lost(ctx);
             }
         }
+    }
+}
+
+/// Stores where the UE is.
+fn locate(ctx: &mut StepContext<'_, '_>, location: Option<(Tai, NrCgi)>) {
+    if let (Some((tai, cell)), Some(connection)) = (location, &mut ctx.ue.connection) {
+        (connection.tai, connection.cell) = (tai, cell);
     }
 }
 

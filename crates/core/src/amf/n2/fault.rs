@@ -58,6 +58,18 @@ impl Fault {
         })
     }
 
+    /// Returns the fault of a request that only an AMF sends. The procedure is not compatible with
+    /// the receiver, whatever its criticality (10.4).
+    pub fn wrong_direction(pdu: &NGAPPDU<'_>) -> Box<Self> {
+        Box::new(Fault {
+            kind: "request-of-an-amf",
+            cause: Some(Cause::protocol(CauseProtocol::message_not_compatible_with_receiver_state)),
+            amf_ue_id: pdu.ie::<ie::AMF_UE_NGAP_ID>().and_then(Result::ok).map(|id| id.0),
+            ran_ue_id: pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).map(|id| id.0),
+            diagnostics: Some(FaultDiagnostics::Ngap(pdu.criticality_diagnostics(&[]))),
+        })
+    }
+
     /// Returns the fault of a procedure that this AMF does not implement.
     pub fn unknown_procedure(pdu: &NGAPPDU<'_>) -> Box<Self> {
         let diagnostics = FaultDiagnostics::Ngap(pdu.criticality_diagnostics(&[]));

@@ -1,6 +1,6 @@
 //! Received UE-associated NGAP messages as plain values.
 
-use super::{Cause, Fault, cell_of, eps_tai_of, gnb_of, has_fault_to_reject, ng_enb_of, tai_of};
+use super::{Cause, Fault, cell_of, eps_tai_of, eutra_cell_of, has_fault_to_reject, ng_enb_of, ran_node_of, tai_of};
 use vireo_types::{NrCgi, RanNodeId, RanUeNgapId, Tai, limits};
 use vireo_wire::ngap::{self, *};
 
@@ -71,6 +71,15 @@ pub enum UeMessage {
     },
     /// E-RAB MODIFICATION INDICATION.
     ErabModification(ErabModification),
+    /// PDU SESSION RESOURCE MODIFY INDICATION: sessions whose tunnel end at the RAN changes.
+    SessionModifyIndication(SessionItems),
+    /// PDU SESSION RESOURCE NOTIFY.
+    SessionNotify {
+        /// Sessions with QoS flows that are released, or whose fulfilment has changed.
+        notified: SessionItems,
+        /// Sessions that the RAN node has released.
+        released: SessionItems,
+    },
     /// UE RADIO CAPABILITY INFO INDICATION.
     RadioCapability {
         whole: Vec<u8>,
@@ -83,6 +92,11 @@ pub enum UeMessage {
     Error(Option<Cause>),
     /// Reports that need no action of this AMF.
     Report,
+    /// LOCATION REPORT or RRC INACTIVE TRANSITION REPORT: tracking area and cell of the UE, if they
+    /// decode.
+    Location(Option<(Tai, NrCgi)>),
+    /// LOCATION REPORTING FAILURE INDICATION.
+    LocationReportingFailure,
     /// SECONDARY RAT DATA USAGE REPORT: octets that the secondary RAT has carried.
     SecondaryRatUsage {
         uplink: u64,
@@ -190,6 +204,10 @@ impl UeMessage {
             UeMessage::SessionModifyResponse { .. } => "PDUSessionResourceModifyResponse",
             UeMessage::SessionReleaseIndication { .. } => "E-RABReleaseIndication",
             UeMessage::ErabModification(_) => "E-RABModificationIndication",
+            UeMessage::SessionModifyIndication(_) => "PDUSessionResourceModifyIndication",
+            UeMessage::SessionNotify { .. } => "PDUSessionResourceNotify",
+            UeMessage::Location(_) => "LocationReport",
+            UeMessage::LocationReportingFailure => "LocationReportingFailureIndication",
             UeMessage::SecondaryRatUsage { .. } => "SecondaryRATDataUsageReport",
             UeMessage::ContextModificationFailure => "UEContextModificationFailure",
             UeMessage::RadioCapability { .. } => "UERadioCapabilityInfoIndication",
@@ -288,10 +306,20 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         }
         NgapPduKind::Initiating_NASNonDeliveryIndication => UeMessage::NonDelivery,
         NgapPduKind::Initiating_ErrorIndication => UeMessage::Error(pdu.ie::<ie::Cause>().and_then(Result::ok)),
-        NgapPduKind::Initiating_RRCInactiveTransitionReport
-        | NgapPduKind::Initiating_LocationReport
-        | NgapPduKind::Initiating_PDUSessionResourceNotify
-        | NgapPduKind::Initiating_SecondaryRATDataUsageReport => UeMessage::Report,
+        NgapPduKind::Initiating_RRCInactiveTransitionReport | NgapPduKind::Initiating_LocationReport => {
+            UeMessage::Location(location(pdu).unwrap_or_default())
+        }
+        NgapPduKind::Initiating_LocationReportingFailureIndication => UeMessage::LocationReportingFailure,
+        NgapPduKind::Initiating_SecondaryRATDataUsageReport => UeMessage::Report,
+        NgapPduKind::Initiating_PDUSessionResourceNotify => session_notify(pdu)?,
+        NgapPduKind::Initiating_PDUSessionResourceModifyIndication => {
+            let list = required(pdu, pdu.ie::<ie::PDUSessionResourceModifyListModInd>())?;
+            let item = |i: PDUSessionResourceModifyItemModInd<'_>| {
+                (i.pdu_session_id.0, i.pdu_session_resource_modify_indication_transfer.into_vec())
+            };
+            UeMessage::SessionModifyIndication(list.0.into_iter().map(item).collect())
+        }
+        NgapPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure,
         NgapPduKind::Initiating_PathSwitchRequest => return path_switch(pdu),
         NgapPduKind::Initiating_HandoverPreparation => return handover_required(pdu),
         NgapPduKind::Successful_HandoverResourceAllocation => UeMessage::HandoverAcknowledge {
@@ -313,9 +341,54 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
             let octets = encode_open_type(&container).map_err(|_| Fault::from_message(pdu))?;
             UeMessage::StatusTransfer(octets.to_vec())
         }
+        kind if is_for_ran(&kind) => return Err(Fault::wrong_direction(pdu)),
+        // Outcomes without a request are ignored (10.4).
+        _ if pdu.direction() != "InitiatingMessage" => UeMessage::Report,
         _ => return Err(Fault::unknown_procedure(pdu)),
     };
     Ok(message)
+}
+
+/// Returns true for the requests that an AMF alone sends.
+pub(crate) fn is_for_ran(kind: &NgapPduKind) -> bool {
+    matches!(
+        kind,
+        NgapPduKind::Initiating_AMFConfigurationUpdate
+            | NgapPduKind::Initiating_AMFStatusIndication
+            | NgapPduKind::Initiating_DeactivateTrace
+            | NgapPduKind::Initiating_DownlinkNASTransport
+            | NgapPduKind::Initiating_DownlinkNonUEAssociatedNRPPaTransport
+            | NgapPduKind::Initiating_DownlinkRANConfigurationTransfer
+            | NgapPduKind::Initiating_DownlinkRANStatusTransfer
+            | NgapPduKind::Initiating_DownlinkUEAssociatedNRPPaTransport
+            | NgapPduKind::Initiating_HandoverResourceAllocation
+            | NgapPduKind::Initiating_InitialContextSetup
+            | NgapPduKind::Initiating_LocationReportingControl
+            | NgapPduKind::Initiating_OverloadStart
+            | NgapPduKind::Initiating_OverloadStop
+            | NgapPduKind::Initiating_Paging
+            | NgapPduKind::Initiating_PDUSessionResourceModify
+            | NgapPduKind::Initiating_PDUSessionResourceRelease
+            | NgapPduKind::Initiating_PDUSessionResourceSetup
+            | NgapPduKind::Initiating_RerouteNASRequest
+            | NgapPduKind::Initiating_TraceStart
+            | NgapPduKind::Initiating_UEContextModification
+            | NgapPduKind::Initiating_UEContextRelease
+            | NgapPduKind::Initiating_UERadioCapabilityCheck
+            | NgapPduKind::Initiating_UETNLABindingRelease
+    )
+}
+
+/// Decodes PDU SESSION RESOURCE NOTIFY (9.2.1.7). Its list of notified sessions has criticality
+/// reject.
+fn session_notify(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
+    let list = pdu.ie::<ie::PDUSessionResourceNotifyList>().transpose().map_err(|_| Fault::from_message(pdu))?;
+    let item =
+        |i: PDUSessionResourceNotifyItem<'_>| (i.pdu_session_id.0, i.pdu_session_resource_notify_transfer.into_vec());
+    Ok(UeMessage::SessionNotify {
+        notified: list.map_or_else(SessionItems::new, |list| list.0.into_iter().map(item).collect()),
+        released: items!(pdu, PDUSessionResourceReleasedListNot, pdu_session_resource_notify_released_transfer),
+    })
 }
 
 fn required<T>(pdu: &NGAPPDU<'_>, ie: Option<Result<T, ngap::Error>>) -> Result<T, Box<Fault>> {
@@ -341,13 +414,17 @@ fn location(pdu: &NGAPPDU<'_>) -> Result<Option<(Tai, NrCgi)>, Box<Fault>> {
         Some(UserLocationInformation::userLocationInformationNR(nr)) => {
             Ok(Some((tai_of(&nr.tai), cell_of(&nr.nr_cgi))))
         }
+        Some(UserLocationInformation::userLocationInformationEUTRA(eutra)) => {
+            Ok(Some((tai_of(&eutra.tai), eutra_cell_of(&eutra.eutra_cgi))))
+        }
         _ => Ok(None),
     }
 }
 
 fn initial(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let ran_id = RanUeNgapId(required(pdu, pdu.ie::<ie::RAN_UE_NGAP_ID>())?.0);
-    // Vireo serves gNBs only: a location other than an NR cell makes the message unusable.
+    // Only gNBs and ng-eNBs are served: a location other than their cells makes the message
+    // unusable.
     let (tai, cell) = location(pdu)?.ok_or_else(|| Fault::from_message(pdu))?;
     Ok(UeMessage::Initial(InitialUeMessage { ran_id, nas: nas(pdu)?, tai, cell }))
 }
@@ -378,7 +455,7 @@ fn handover_required(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let kind = required(pdu, pdu.ie::<ie::HandoverType>())?;
     let target = match required(pdu, pdu.ie::<ie::TargetID>())? {
         TargetID::targetRANNodeID(node) if kind == HandoverType::intra5gs => {
-            gnb_of(&node.global_ran_node_id).map(|id| (id.into(), tai_of(&node.selected_tai)))
+            ran_node_of(&node.global_ran_node_id).ok().map(|id| (id, tai_of(&node.selected_tai)))
         }
         TargetID::targeteNB_ID(node) if kind == HandoverType::fivegs_to_eps => {
             ng_enb_of(&node.global_enb_id).map(|id| (id.into(), eps_tai_of(&node.selected_eps_tai)))

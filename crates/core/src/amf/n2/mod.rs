@@ -5,6 +5,7 @@
 //! [`Fault`] with the answer of TS 38.413 clause 10.
 
 mod fault;
+mod information;
 mod ingress;
 mod nas_identity;
 mod route;
@@ -12,6 +13,9 @@ mod send;
 
 pub(crate) use fault::has_fault_to_reject;
 pub use fault::{Fault, FaultDiagnostics, error_indication};
+pub(crate) use information::paging_drx;
+pub use information::{InactiveAssistance, MobilityRestrictions, UeInformation};
+pub(crate) use ingress::is_for_ran;
 pub use ingress::{
     ErabModification, HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage, ue_ids, ue_message,
 };
@@ -23,7 +27,7 @@ pub use send::{
 };
 pub(crate) use send::{ambr_to, capability_to, encode};
 
-use vireo_types::{EnbId, EnbKind, GnbId, NrCgi, Plmn, Snssai, Tac, Tai};
+use vireo_types::{EnbId, EnbKind, GnbId, NrCgi, Plmn, RanNodeId, Snssai, Tac, Tai};
 use vireo_wire::ngap;
 
 /// Cause of a release or failure (TS 38.413 9.3.1.2).
@@ -48,8 +52,13 @@ pub(crate) fn cell_of(cell: &ngap::NRCGI) -> NrCgi {
     NrCgi { plmn: Plmn::from_ngap(cell.plmn_identity.0), cell: cell.nr_cell_identity.0.value() }
 }
 
+/// Converts an E-UTRA cell, whose identity has 28 bits.
+pub(crate) fn eutra_cell_of(cell: &ngap::EUTRACGI) -> NrCgi {
+    NrCgi { plmn: Plmn::from_ngap(cell.plmn_identity.0), cell: cell.eutra_cell_identity.0.value() }
+}
+
 pub(crate) fn snssai_of(snssai: &ngap::SNSSAI) -> Snssai {
-    Snssai { sst: snssai.sst.0[0], sd: snssai.sd.as_ref().map(|sd| u32::from_be_bytes([0, sd.0[0], sd.0[1], sd.0[2]])) }
+    Snssai::from_octets(snssai.sst.0[0], snssai.sd.as_ref().map(|sd| sd.0))
 }
 
 pub(crate) fn snssai_to(snssai: Snssai) -> ngap::SNSSAI {
@@ -65,22 +74,37 @@ pub(crate) fn plmn_to(plmn: Plmn) -> ngap::PLMNIdentity {
     ngap::PLMNIdentity(plmn.ngap())
 }
 
-/// Returns the gNB ID of a Global RAN Node ID; `None` for other kinds of RAN node.
-pub(crate) fn gnb_of(id: &ngap::GlobalRANNodeID) -> Option<GnbId> {
+/// Returns the identity of a Global RAN Node ID (9.3.1.5).
+///
+/// # Errors
+///
+/// Returns the kind of a node that is not served: the label of the fault.
+pub(crate) fn ran_node_of(id: &ngap::GlobalRANNodeID) -> Result<RanNodeId, &'static str> {
     match id {
         ngap::GlobalRANNodeID::globalGNB_ID(gnb) => match &gnb.gnb_id {
-            ngap::GNBID::gNB_ID(bits) => Some(GnbId {
-                plmn: Plmn::from_ngap(gnb.plmn_identity.0),
-                id: u32::try_from(bits.value()).ok()?,
-                bits: u8::try_from(bits.len()).ok()?,
-            }),
-            _ => None,
-        },
-        _ => None,
+            ngap::GNBID::gNB_ID(bits) => gnb_of(Plmn::from_ngap(gnb.plmn_identity.0), bits.value(), bits.len()),
+            ngap::GNBID::choice_Extensions(_) => None,
+        }
+        .map(RanNodeId::Gnb)
+        .ok_or("unknown-gnb-id"),
+        ngap::GlobalRANNodeID::globalNgENB_ID(enb) => ng_enb_of(enb).map(RanNodeId::NgEnb).ok_or("unknown-ng-enb-id"),
+        ngap::GlobalRANNodeID::globalN3IWF_ID(_) => Err("n3iwf"),
+        ngap::GlobalRANNodeID::choice_Extensions(field) => Err(match field.id {
+            ngap::ID_GLOBAL_TNGF_ID => "tngf",
+            ngap::ID_GLOBAL_TWIF_ID => "twif",
+            ngap::ID_GLOBAL_W_AGF_ID => "w-agf",
+            _ => "unknown-kind",
+        }),
     }
 }
 
-/// Returns the eNB ID in a Target eNB ID (TS 38.413 9.3.1.8); `None` for other kinds of eNB ID.
+fn gnb_of(plmn: Plmn, id: u64, bits: usize) -> Option<GnbId> {
+    let bits = u8::try_from(bits).ok().filter(|bits| (22..=32).contains(bits))?;
+    Some(GnbId { plmn, id: u32::try_from(id).ok()?, bits })
+}
+
+/// Returns the eNB ID in a Global ng-eNB ID (TS 38.413 9.3.1.8), which also names the eNB in a
+/// Target eNB ID; `None` for other kinds of eNB ID.
 pub(crate) fn ng_enb_of(id: &ngap::GlobalNgENBID) -> Option<EnbId> {
     let (kind, bits) = match &id.ng_enb_id {
         ngap::NgENBID::macroNgENB_ID(bits) => (EnbKind::Macro, bits),

@@ -1,6 +1,6 @@
 //! Encoding of UE-associated messages to the RAN.
 
-use super::{Cause, plmn_to, snssai_to};
+use super::{Cause, UeInformation, plmn_to, snssai_to};
 use crate::amf::context::{Connection, EnDc, UeSecurityCapability};
 use crate::subscription::Ambr;
 use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
@@ -75,6 +75,10 @@ pub struct ContextSetup<'a> {
     /// UE Radio Capability; empty if unknown.
     pub radio_capability: &'a [u8],
     pub en_dc: EnDc,
+    /// For a gNB or ng-eNB.
+    pub information: UeInformation,
+    /// UE Radio Capability for Paging in the coding of NGAP, if known.
+    pub paging_capability: Option<&'a [u8]>,
     pub sessions: Vec<SessionSetup>,
     /// Protected NAS message to the UE, if any.
     pub nas: Option<Vec<u8>>,
@@ -92,6 +96,10 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
     ];
     if !setup.sessions.is_empty() {
         ies.push(build_ngap_ie!(InitialContextSetupRequest, UEAggregateMaximumBitRate(ambr_to(setup.ambr)))?);
+    }
+    if let Some(inactive) = &setup.information.inactive {
+        let inactive = inactive.encode();
+        ies.push(build_ngap_ie!(InitialContextSetupRequest, CoreNetworkAssistanceInformationForInactive(inactive))?);
     }
     let guami =
         ngap::helpers::guami(plmn_to(setup.guami.plmn), setup.guami.region, setup.guami.set, setup.guami.pointer)?;
@@ -114,11 +122,19 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
     ies.push(build_ngap_ie!(InitialContextSetupRequest, AllowedNSSAI(AllowedNSSAI(allowed)))?);
     ies.push(build_ngap_ie!(InitialContextSetupRequest, UESecurityCapabilities(capability_to(setup.capability)))?);
     ies.push(build_ngap_ie!(InitialContextSetupRequest, SecurityKey(setup.kgnb))?);
+    if let Some(restrictions) = &setup.information.restrictions {
+        ies.push(build_ngap_ie!(InitialContextSetupRequest, MobilityRestrictionList(restrictions.encode()))?);
+    }
     if !setup.radio_capability.is_empty() {
         ies.push(build_ngap_ie!(InitialContextSetupRequest, UERadioCapability(setup.radio_capability.to_vec()))?);
     }
     if let Some(nas) = setup.nas {
         ies.push(build_ngap_ie!(InitialContextSetupRequest, NAS_PDU(nas))?);
+    }
+    // The octets are those of a RAN node, encoded again.
+    let paging = setup.paging_capability.map(decode_open_type::<UERadioCapabilityForPaging<'_>>);
+    if let Some(Ok(paging)) = paging {
+        ies.push(build_ngap_ie!(InitialContextSetupRequest, UERadioCapabilityForPaging(paging.into_owned()))?);
     }
     let message = InitialContextSetupRequest::new(ProtocolIEContainer(ies));
     NGAP_PDU::of_message(&message, InitialContextSetupRequest::CRITICALITY)

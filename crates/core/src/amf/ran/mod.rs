@@ -40,6 +40,24 @@ pub struct SupportedArea {
     pub slices: Vec<Snssai>,
 }
 
+impl RanNode {
+    /// Returns the slices that the RAN node supports in a tracking area; `None` if it does not
+    /// serve the area.
+    pub fn slices(&self, tai: Tai) -> Option<&[Snssai]> {
+        slices_in(&self.areas, tai)
+    }
+
+    /// Returns true if the RAN node serves the tracking area and lacks one of the slices there.
+    pub fn misses(&self, tai: Tai, slices: &[Snssai]) -> bool {
+        self.slices(tai).is_some_and(|supported| slices.iter().any(|snssai| !supported.contains(snssai)))
+    }
+}
+
+/// Returns the slices of a tracking area in a list.
+pub fn slices_in(areas: &[SupportedArea], tai: Tai) -> Option<&[Snssai]> {
+    areas.iter().find(|area| area.tai == tai).map(|area| &area.slices[..])
+}
+
 /// Action that a message requests besides the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RanStepRequest {
@@ -153,6 +171,7 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
         NgapPduKind::Successful_NGReset => {
             Ok(RanStepOutput { request: Some(RanStepRequest::ResetAcknowledged), ..RanStepOutput::default() })
         }
+        NgapPduKind::Initiating_UplinkRANConfigurationTransfer => Ok(configuration_transfer(pdu)),
         NgapPduKind::Successful_AMFConfigurationUpdate => Ok(setup::updated(pdu)),
         NgapPduKind::Unsuccessful_AMFConfigurationUpdate => {
             Ok(RanStepOutput { fault: Some("amf-configuration-update-refused"), ..RanStepOutput::default() })
@@ -161,6 +180,7 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
         NgapPduKind::Initiating_ErrorIndication => {
             Ok(RanStepOutput { fault: Some("error-indication-received"), ..RanStepOutput::default() })
         }
+        kind if crate::amf::n2::is_for_ran(&kind) => Err(Fault::wrong_direction(pdu)),
         // UE-associated messages without AMF-UE-NGAP-ID, which is mandatory.
         NgapPduKind::Initiating_UplinkNASTransport
         | NgapPduKind::Initiating_UEContextReleaseRequest
@@ -169,6 +189,11 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
         | NgapPduKind::Successful_UEContextRelease
         | NgapPduKind::Successful_PDUSessionResourceSetup
         | NgapPduKind::Successful_PDUSessionResourceRelease
+        | NgapPduKind::Initiating_PDUSessionResourceModifyIndication
+        | NgapPduKind::Initiating_PDUSessionResourceNotify
+        | NgapPduKind::Initiating_RRCInactiveTransitionReport
+        | NgapPduKind::Initiating_LocationReport
+        | NgapPduKind::Initiating_LocationReportingFailureIndication
         | NgapPduKind::Initiating_HandoverPreparation
         | NgapPduKind::Successful_HandoverResourceAllocation
         | NgapPduKind::Unsuccessful_HandoverResourceAllocation
@@ -182,6 +207,32 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
         }
         _ => Err(Fault::unknown_procedure(pdu)),
     }
+}
+
+/// Processes UPLINK RAN CONFIGURATION TRANSFER (8.8.1): its SON information goes to the RAN node
+/// that it names. An IE that does not decode counts as absent (criticality ignore). SON information
+/// for the other system is not relayed.
+fn configuration_transfer(pdu: &NGAPPDU<'_>) -> RanStepOutput {
+    let son = pdu.ie::<ie::SONConfigurationTransferUL>().and_then(Result::ok);
+    let target = |son: &SONConfigurationTransfer<'_>| {
+        crate::amf::n2::ran_node_of(&son.target_ran_node_id_son.global_ran_node_id)
+    };
+    let Some((Ok(target), son)) = son.map(|son| (target(&son), son)) else {
+        let is_other = pdu.ie::<ie::ENDC_SONConfigurationTransferUL>().is_some()
+            || pdu.ie::<ie::IntersystemSONConfigurationTransferUL>().is_some();
+        let fault = match is_other {
+            true => "ran-configuration-transfer-to-eps",
+            false => "ran-configuration-transfer-without-target",
+        };
+        return RanStepOutput { fault: Some(fault), ..RanStepOutput::default() };
+    };
+    let pdu = crate::amf::n2::encode(build_ngap!(
+        InitiatingMessage,
+        DownlinkRANConfigurationTransfer,
+        DownlinkRANConfigurationTransfer,
+        SONConfigurationTransferDL(son),
+    ));
+    RanStepOutput { request: Some(RanStepRequest::Relay { target, pdu }), ..RanStepOutput::default() }
 }
 
 /// Processes NG RESET of the RAN node (8.7.4.2.2). The acknowledgement lists the connections of the
@@ -282,7 +333,7 @@ fn areas(list: &SupportedTAList) -> Vec<SupportedArea> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_types::GnbId;
+    use vireo_types::{EnbId, EnbKind, GnbId};
 
     /// Returns the encoding of the same values by pycrate (tests/reference).
     fn golden(name: &str) -> Vec<u8> {
@@ -321,7 +372,8 @@ mod tests {
     fn further_association_names_its_node() {
         let update = golden("RANConfigurationUpdate");
         let id = named(&update).expect("it names its node");
-        assert_eq!((id.id, id.bits), (0x102, 24));
+        let expected = GnbId { plmn: id.plmn(), id: 0x102, bits: 24 };
+        assert_eq!(id, expected.into());
         assert_eq!(named(&golden("RANConfigurationUpdateAcknowledge")), None);
         assert_eq!(named(&golden("NGSetupRequest")), None, "NG Setup begins a life of the node");
         assert_eq!(named(&update[..update.len() - 1]), None);
@@ -331,8 +383,9 @@ mod tests {
     fn node_id_change_is_refused() {
         let config = crate::smf::tests::config();
         let update = golden("RANConfigurationUpdate");
+        let plmn = named(&update).expect("it names its node").plmn();
         let of = |id| {
-            let id = GnbId { id, ..named(&update).expect("it names its node") };
+            let id = GnbId { plmn, id, bits: 24 };
             Some(RanNode { id: id.into(), name: "before".into(), areas: Vec::new() })
         };
         let mut node = of(0x103);
@@ -342,6 +395,70 @@ mod tests {
         let mut node = of(0x102);
         assert_eq!(step(&mut node, &update, &config).fault, None);
         assert_eq!(node.map(|node| node.name), Some("renamed".into()));
+    }
+
+    #[test]
+    fn each_gnb_and_ng_enb_identity_sets_up() {
+        let config = crate::smf::tests::config();
+        let set_up = |name: &str| {
+            let mut node = None;
+            let outcome = step(&mut node, &golden(name), &config);
+            assert_eq!((outcome.request, outcome.fault), (Some(RanStepRequest::Erase), None), "{name}");
+            assert!(outcome.answer.is_some_and(|pdu| pdu.starts_with(&[0x20, 21])), "{name}");
+            node.expect("a node").id
+        };
+        let plmn = "99970".parse().expect("a PLMN");
+        for bits in 22..=32 {
+            let id = GnbId { plmn, id: 1 << (bits - 1) | 0x1234, bits };
+            assert_eq!(set_up(&format!("NGSetupRequest-gnb-{bits}")), id.into());
+        }
+        for (name, kind, id) in [
+            ("NGSetupRequest-ng-enb-macro", EnbKind::Macro, 0x1_2345),
+            ("NGSetupRequest-ng-enb-short", EnbKind::ShortMacro, 0x1_2345),
+            ("NGSetupRequest-ng-enb-long", EnbKind::LongMacro, 0x11_2345),
+        ] {
+            assert_eq!(set_up(name), RanNodeId::NgEnb(EnbId { plmn, kind, id }), "{name}");
+        }
+    }
+
+    #[test]
+    fn other_kinds_of_node_are_refused_by_name() {
+        let config = crate::smf::tests::config();
+        let separate = CoreConfig { smf_is_remote: true, ..config.clone() };
+        for (kind, config, fault) in [
+            ("n3iwf", &config, "ng-setup-of-n3iwf"),
+            ("tngf", &config, "ng-setup-of-tngf"),
+            ("twif", &config, "ng-setup-of-twif"),
+            ("w-agf", &config, "ng-setup-of-w-agf"),
+            ("ng-enb-macro", &separate, "ng-setup-of-ng-enb-in-sba-mode"),
+        ] {
+            let mut node = None;
+            let outcome = step(&mut node, &golden(&format!("NGSetupRequest-{kind}")), config);
+            assert_eq!((node, outcome.request, outcome.fault), (None, None, Some(fault)));
+            assert_eq!(outcome.answer, Some(golden("NGSetupFailure-unspecified")), "{kind}");
+        }
+    }
+
+    #[test]
+    fn configuration_transfer_is_for_named_node() {
+        let config = crate::smf::tests::config();
+        let mut node = None;
+        step(&mut node, &golden("NGSetupRequest"), &config);
+        let uplink = golden("UplinkRANConfigurationTransfer");
+        let outcome = step(&mut node, &uplink, &config);
+        let Some(RanStepRequest::Relay { target, pdu }) = outcome.request else { panic!("{outcome:?}") };
+        let plmn = "99970".parse().expect("a PLMN");
+        assert_eq!(target, RanNodeId::NgEnb(EnbId { plmn, kind: EnbKind::Macro, id: 0x1_2345 }));
+        assert_eq!((outcome.answer, outcome.fault), (None, None));
+        assert_eq!(pdu, golden("DownlinkRANConfigurationTransfer"));
+        assert_eq!(step(&mut None, &uplink, &config).fault, Some("before-ng-setup"));
+        // An IE that does not decode, of criticality ignore, counts as absent.
+        let mut unnamed = uplink;
+        let at = unnamed.windows(2).position(|two| two == [0, 99]).expect("the IE");
+        unnamed[at + 4] |= 0x60;
+        let outcome = step(&mut node, &unnamed, &config);
+        assert_eq!((outcome.request, outcome.answer), (None, None));
+        assert_eq!(outcome.fault, Some("ran-configuration-transfer-without-target"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{SupportedArea, areas, s1};
 use crate::amf::n2;
-use vireo_types::{AssocId, Dialect};
+use vireo_types::{AssocId, Dialect, RanNodeId};
 use vireo_wire::ngap::{NGAP_PDU, ie};
 use vireo_wire::s1ap::{S1AP_PDU, ie as s1_ie};
 
@@ -15,9 +15,10 @@ pub fn offered(assoc: AssocId, octets: &[u8]) -> Option<String> {
     let (id, areas) = match assoc.dialect() {
         Dialect::Nr => {
             let pdu = NGAP_PDU::decode_borrowed(octets).ok()?;
-            let id = pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok).as_ref().and_then(n2::gnb_of);
+            let id = pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok);
+            let id = id.and_then(|id| n2::ran_node_of(&id).ok());
             let list = pdu.ie::<ie::SupportedTAList>().and_then(Result::ok)?;
-            (id.map(|id| format!("gNB {}-{}", id.plmn, id.id)), areas(&list))
+            (id.map(node), areas(&list))
         }
         Dialect::Eps => {
             let pdu = S1AP_PDU::decode_borrowed(octets).ok()?;
@@ -31,6 +32,14 @@ pub fn offered(assoc: AssocId, octets: &[u8]) -> Option<String> {
         texts.push(format!("{further} more"));
     }
     Some(texts.join(", "))
+}
+
+fn node(id: RanNodeId) -> String {
+    match id {
+        RanNodeId::Gnb(id) => format!("gNB {}-{}", id.plmn, id.id),
+        RanNodeId::NgEnb(id) => format!("ng-eNB {}-{}", id.plmn, id.id),
+        RanNodeId::Enb(id) => format!("eNB {}-{}", id.plmn, id.id),
+    }
 }
 
 fn area(area: &SupportedArea) -> String {

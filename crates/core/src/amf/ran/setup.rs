@@ -4,7 +4,7 @@ use super::{RanNode, RanStepOutput, RanStepRequest, SupportedArea, areas};
 use crate::amf::n2::{self, Cause, plmn_to, snssai_to};
 use crate::config::CoreConfig;
 use std::net::IpAddr;
-use vireo_types::GnbId;
+use vireo_types::RanNodeId;
 use vireo_wire::ngap::{self, Message, *};
 
 /// Reason why a RAN node is not served.
@@ -53,7 +53,7 @@ fn check(areas: &[SupportedArea], config: &CoreConfig) -> Result<(), Refusal> {
 
 /// Processes NG SETUP REQUEST.
 pub(super) fn ng_setup(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -> RanStepOutput {
-    let id = pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok).as_ref().and_then(n2::gnb_of);
+    let id = pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok);
     let supported = pdu.ie::<ie::SupportedTAList>().and_then(Result::ok);
     let (Some(id), Some(supported)) = (id, supported) else {
         return failure(pdu, None, "ng-setup-malformed");
@@ -61,12 +61,33 @@ pub(super) fn ng_setup(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &C
     if n2::has_fault_to_reject(pdu) {
         return failure(pdu, None, "ng-setup-not-understood");
     }
+    let id = match n2::ran_node_of(&id) {
+        // The service-based interface to a separate SMF has locations of NR cells only.
+        Ok(RanNodeId::NgEnb(_)) if config.smf_is_remote => Err("ng-enb"),
+        id => id,
+    };
+    let id = match id {
+        Ok(id) => id,
+        Err(kind) => return failure(pdu, Some(Cause::misc(CauseMisc::unspecified)), unserved(kind)),
+    };
     let areas = areas(&supported);
     if let Err(refusal) = check(&areas, config) {
         return failure(pdu, Some(refusal.cause()), refusal.kind());
     }
-    *node = Some(RanNode { id: id.into(), name: name(pdu).unwrap_or_default(), areas });
+    *node = Some(RanNode { id, name: name(pdu).unwrap_or_default(), areas });
     RanStepOutput { answer: Some(response(config)), request: Some(RanStepRequest::Erase), fault: None }
+}
+
+/// Returns the label of the fault of a node whose kind is not served. 9.3.1.2 has no cause for it.
+fn unserved(kind: &str) -> &'static str {
+    match kind {
+        "n3iwf" => "ng-setup-of-n3iwf",
+        "tngf" => "ng-setup-of-tngf",
+        "twif" => "ng-setup-of-twif",
+        "w-agf" => "ng-setup-of-w-agf",
+        "ng-enb" => "ng-setup-of-ng-enb-in-sba-mode",
+        _ => "ng-setup-of-unknown-kind",
+    }
 }
 
 /// Returns the RAN Node Name, whose type limits it to 150 characters. A name that does not decode
@@ -133,8 +154,9 @@ pub(super) fn configuration_update(
         return update_failure(refusal.cause());
     }
     // 8.7.2.2: the identity names the RAN node of the association. It cannot be updated.
-    let id = pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok).as_ref().and_then(n2::gnb_of);
-    if node.as_ref().is_some_and(|node| id.is_some_and(|id| node.id != id.into())) {
+    let id = pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok);
+    let is_other = |node: &RanNode| id.as_ref().is_some_and(|id| n2::ran_node_of(id) != Ok(node.id));
+    if node.as_ref().is_some_and(is_other) {
         return update_failure(Cause::protocol(CauseProtocol::semantic_error));
     }
     if let Some(node) = node {
@@ -149,12 +171,12 @@ pub(super) fn configuration_update(
 /// Returns the RAN node that an additional association belongs to, from its first message: a RAN
 /// CONFIGURATION UPDATE with the Global RAN Node ID (8.7.2.2). Returns `None` for every other
 /// message.
-pub fn named(octets: &[u8]) -> Option<GnbId> {
+pub fn named(octets: &[u8]) -> Option<RanNodeId> {
     let pdu = NGAP_PDU::decode_borrowed(octets).ok()?;
     if pdu.kind() != NgapPduKind::Initiating_RANConfigurationUpdate {
         return None;
     }
-    pdu.ie::<ie::GlobalRANNodeID>().and_then(Result::ok).as_ref().and_then(n2::gnb_of)
+    n2::ran_node_of(&pdu.ie::<ie::GlobalRANNodeID>()?.ok()?).ok()
 }
 
 /// Returns RAN CONFIGURATION UPDATE FAILURE for an association without a RAN node: the node may not

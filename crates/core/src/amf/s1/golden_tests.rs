@@ -142,6 +142,8 @@ fn messages_to_enb_equal_goldens() {
         ambr,
         radio_capability: &[],
         en_dc,
+        information: crate::amf::n2::UeInformation::default(),
+        paging_capability: None,
         sessions: vec![session(None)],
         nas: Some(NAS.to_vec()),
     };

@@ -1,7 +1,8 @@
 //! Received UE-associated S1AP messages as plain values.
 
 use super::{
-    cause_of, cell_of, enb_of, five_gs_tai_of, from_message, gnb_of, has_fault_to_reject, tai_of, unknown_procedure,
+    cause_of, cell_of, enb_of, five_gs_tai_of, from_message, has_fault_to_reject, ng_ran_node_of, tai_of,
+    unknown_procedure,
 };
 use crate::amf::n2::{
     Cause, ErabModification, Fault, HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage,
@@ -190,7 +191,7 @@ fn path_switch(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     }))
 }
 
-/// Decodes HANDOVER REQUIRED (9.1.5.1). Only a target that is an eNB or gNB is one.
+/// Decodes HANDOVER REQUIRED (9.1.5.1). Only a target that is an eNB, gNB or ng-eNB is one.
 fn handover_required(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let kind = required(pdu, pdu.ie::<ie::HandoverType>())?;
     let target = match required(pdu, pdu.ie::<ie::TargetID>())? {
@@ -198,7 +199,7 @@ fn handover_required(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
             enb_of(&target.global_enb_id).map(|id| (id.into(), tai_of(&target.selected_tai)))
         }
         TargetID::targetgNgRanNode_ID(target) if kind == HandoverType::eps_to_5gs => {
-            gnb_of(&target.global_ran_node_id).map(|id| (id.into(), five_gs_tai_of(&target.selected_tai)))
+            ng_ran_node_of(&target.global_ran_node_id).map(|id| (id, five_gs_tai_of(&target.selected_tai)))
         }
         _ => None,
     };

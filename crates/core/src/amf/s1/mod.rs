@@ -27,7 +27,7 @@ pub(crate) use send::{
     transport_address,
 };
 
-use vireo_types::{EnbId, EnbKind, GnbId, NrCgi, Plmn, Tac, Tai};
+use vireo_types::{EnbId, EnbKind, GnbId, NrCgi, Plmn, RanNodeId, Tac, Tai};
 use vireo_wire::s1ap;
 
 /// Converts a TAI from S1AP.
@@ -70,15 +70,18 @@ pub(crate) fn enb_of(id: &s1ap::GlobalENBID) -> Option<EnbId> {
     Some(EnbId { plmn: plmn_of(&id.plmn_identity), kind, id: u32::try_from(bits.value()).ok()? })
 }
 
-/// Returns the gNB ID in a Target NG-RAN Node ID (TS 36.413 9.2.1.6); `None` for an ng-eNB.
-pub(crate) fn gnb_of(id: &s1ap::GlobalRANNODEID) -> Option<GnbId> {
-    let s1ap::GlobalRANNODEID::gNB(gnb) = id else { return None };
-    let s1ap::GNBIdentity::gNB_ID(id) = &gnb.global_gnb_id.gnb_id else { return None };
-    Some(GnbId {
-        plmn: plmn_of(&gnb.global_gnb_id.plmn_identity),
-        id: u32::try_from(id.0.value()).ok()?,
-        bits: u8::try_from(id.0.len()).ok()?,
-    })
+/// Returns the identity in a Target NG-RAN Node ID (TS 36.413 9.2.1.6).
+pub(crate) fn ng_ran_node_of(id: &s1ap::GlobalRANNODEID) -> Option<RanNodeId> {
+    match id {
+        s1ap::GlobalRANNODEID::gNB(gnb) => {
+            let s1ap::GNBIdentity::gNB_ID(id) = &gnb.global_gnb_id.gnb_id else { return None };
+            let plmn = plmn_of(&gnb.global_gnb_id.plmn_identity);
+            let (id, bits) = (u32::try_from(id.0.value()).ok()?, u8::try_from(id.0.len()).ok()?);
+            Some(GnbId { plmn, id, bits }.into())
+        }
+        s1ap::GlobalRANNODEID::ng_eNB(enb) => enb_of(&enb.global_ng_enb_id).map(RanNodeId::NgEnb),
+        _ => None,
+    }
 }
 
 /// Converts a TAI of 5GS from S1AP.

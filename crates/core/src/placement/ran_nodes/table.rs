@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use vireo_types::{AssocId, Dialect, Duration, Instant, RanNodeId, Tai};
+use vireo_types::{AssocId, Dialect, Duration, Instant, RanNodeId, Snssai, Tai};
 
 /// Messages remembered per association: more than arrive in the moment in which it ends.
 const MAX_RECENT: usize = 64;
@@ -590,5 +590,13 @@ impl<U: SlotKey> RanNodes for RanNodeTable<U> {
 
     fn find(&self, id: RanNodeId) -> Option<AssocId> {
         RanNodeTable::find(self, id).filter(|node| self.is_reachable(*node))
+    }
+
+    fn slices(&self, node: AssocId, tai: Tai) -> Option<Vec<Snssai>> {
+        self.get(node)?.record.slices(tai).map(<[Snssai]>::to_vec)
+    }
+
+    fn misses(&self, tai: Tai, slices: &[Snssai]) -> bool {
+        self.iter().any(|(number, node)| number.dialect() == Dialect::Nr && node.record.misses(tai, slices))
     }
 }

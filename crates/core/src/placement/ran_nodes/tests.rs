@@ -11,7 +11,7 @@ use crate::placement::message::RanOutput;
 use crate::step::Effect;
 use std::net::SocketAddr;
 use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, NgState};
-use vireo_types::{AssocId, Dialect, Duration, EnbId, EnbKind, GnbId, Instant, Tac, Tai};
+use vireo_types::{AssocId, Dialect, Duration, EnbId, EnbKind, GnbId, Instant, RanNodeId, Tac, Tai};
 
 /// UEs of a host.
 const UES: [u32; 2] = [0, 1];
@@ -222,7 +222,7 @@ fn gnb() -> Gnb {
     let id = gnb_id(7);
     let tai = Tai { plmn: id.plmn, tac: Tac(1) };
     let slices = CoreConfig::lab().slices.iter().map(|slice| slice.snssai).collect();
-    let config = GnbConfig { id, name: "gnb-7".into(), tai, slices, n3: [127, 0, 0, 1].into() };
+    let config = GnbConfig { id: id.into(), name: "gnb-7".into(), tai, slices, n3: [127, 0, 0, 1].into() };
     Gnb::new(config)
 }
 
@@ -282,6 +282,38 @@ fn configuration_transfer_goes_to_named_enb_only() {
         let faults = outputs.iter().filter(|output| matches!(output, NodeOutput::Event(NodeEvent::Fault { .. })));
         assert_eq!(faults.count(), usize::from(target == 3));
     }
+}
+
+#[test]
+fn transfer_reaches_node_of_other_balancer() {
+    use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
+    let plmn = "99970".parse().expect("a PLMN");
+    let ng_enb = RanNodeId::NgEnb(EnbId { plmn, kind: EnbKind::Macro, id: 0x1_2345 });
+    let (from, to) = (AssocId::at(0, 1), AssocId::at(1, 1));
+    let mut nodes = Table::new(Vec::new());
+    for (assoc, id) in [(from, GnbId { plmn, id: 0x102, bits: 24 }.into()), (to, ng_enb)] {
+        nodes.up(assoc, SocketAddr::from(([10, 0, 0, assoc.balancer() + 1], 38412)));
+        nodes.begin(assoc, RanNode { id, name: String::new(), areas: Vec::new() });
+    }
+    let golden = include_str!("../../../../../tests/reference/golden.txt");
+    let uplink = golden.lines().find_map(|line| line.strip_prefix("UplinkRANConfigurationTransfer "));
+    let uplink = hex::decode(uplink.expect("a golden")).expect("octets");
+    let config = CoreConfig::lab();
+    let mut exchange = |answers| {
+        let input = NodeStepInput { config: &config, now: Instant(1_000), answers, number: 0 };
+        nodes.on_message(from, &uplink, input)
+    };
+    let outputs = exchange(true);
+    let [NodeOutput::Send(RanOutput::Ngap { assoc, pdu, .. })] = &outputs[..] else { panic!("{outputs:?}") };
+    let kind = NGAP_PDU::decode(pdu).expect("a PDU").kind();
+    assert_eq!((*assoc, kind), (to, NgapPduKind::Initiating_DownlinkRANConfigurationTransfer));
+    assert_eq!(exchange(false), []);
+    // A target that is not set up: no answer (the procedure has none), and a counted fault.
+    nodes.on_association_lost(to, false);
+    let input = NodeStepInput { config: &config, now: Instant(1_000), answers: true, number: 0 };
+    let outputs = nodes.on_message(from, &uplink, input);
+    let [NodeOutput::Event(NodeEvent::Fault { label, .. })] = &outputs[..] else { panic!("{outputs:?}") };
+    assert_eq!(*label, "configuration-transfer-to-unknown-node");
 }
 
 #[test]

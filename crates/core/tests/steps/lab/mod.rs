@@ -103,6 +103,16 @@ impl RanNodes for Nodes {
     fn find(&self, id: RanNodeId) -> Option<AssocId> {
         self.0.iter().find(|(_, n)| n.as_ref().is_some_and(|n| n.id == id)).map(|(assoc, _)| *assoc)
     }
+
+    fn slices(&self, node: AssocId, tai: Tai) -> Option<Vec<Snssai>> {
+        let (_, node) = self.0.iter().find(|(assoc, _)| *assoc == node)?;
+        node.as_ref()?.slices(tai).map(<[Snssai]>::to_vec)
+    }
+
+    fn misses(&self, tai: Tai, slices: &[Snssai]) -> bool {
+        let is_nr = |(assoc, _): &&(AssocId, Option<RanNode>)| assoc.dialect() == Dialect::Nr;
+        self.0.iter().filter(is_nr).any(|(_, node)| node.as_ref().is_some_and(|node| node.misses(tai, slices)))
+    }
 }
 
 /// Recorded event of a context.
@@ -150,7 +160,7 @@ pub(crate) struct Lab {
     stored: Option<Vec<u8>>,
     /// Earlier contexts of the UE that the core still stores.
     pub(crate) old_contexts: Vec<UeContext>,
-    nodes: Nodes,
+    pub(crate) nodes: Nodes,
     /// gNBs; gNB `n` has association `ASSOC + n` and tracking area 1 + `n`.
     pub(crate) gnbs: Vec<Gnb>,
     /// Index of the gNB of the UE.
@@ -200,7 +210,7 @@ impl Lab {
     pub(crate) fn new() -> Self {
         let plmn: Plmn = "99970".parse().expect("a PLMN");
         let gnb = |n: u32| GnbConfig {
-            id: GnbId { plmn, id: 1 + n, bits: 24 },
+            id: GnbId { plmn, id: 1 + n, bits: 24 }.into(),
             name: format!("gnb-{n}"),
             tai: Tai { plmn, tac: Tac(1 + n) },
             slices: vec![SLICE],
@@ -629,9 +639,12 @@ impl Lab {
         self.settle();
     }
 
-    /// Has the UE's gNB request a handover to the gNB with this number.
+    /// Has the UE's gNB request a handover to the node with this number, or to a gNB that does not
+    /// exist.
     pub(crate) fn n2(&mut self, target: u32) {
-        let id = GnbId { id: target, ..self.gnbs[0].config().id };
+        let known = self.gnbs.iter().map(|gnb| gnb.config().id).find(|id| id.value() == target);
+        let plmn = self.gnbs[0].config().id.plmn();
+        let id = known.unwrap_or_else(|| GnbId { plmn, id: target, bits: 24 }.into());
         let area = self.gnbs[1 - self.at].config().tai;
         self.gnb_does(|gnb, ran, out| gnb.require_handover(ran, id, area, out).expect("a request"));
     }

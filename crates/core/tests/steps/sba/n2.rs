@@ -397,7 +397,7 @@ fn smf_silent_on_preparation_gets_cancel() {
 #[test]
 fn oversized_container_is_refused() {
     let required = |lab: &mut Lab, octets: usize| {
-        let (id, area) = (GnbId { id: 2, ..lab.gnbs[0].config().id }, lab.gnbs[1].config().tai);
+        let (id, area) = (lab.gnbs[1].config().id, lab.gnbs[1].config().tai);
         lab.gnb_does(|gnb, ran, out| {
             gnb.set_container(octets);
             gnb.require_handover(ran, id, area, out).expect("a request");

@@ -58,7 +58,7 @@ impl Node {
 
     /// Creates an eNB with the identity and the cell of a gNB's configuration.
     pub(super) fn enb(GnbConfig { id, name, tai, n3, .. }: GnbConfig) -> Self {
-        Node::Enb(Box::new(Enb::new(EnbConfig { id: id.id, name, tai, s1u: n3 })))
+        Node::Enb(Box::new(Enb::new(EnbConfig { id: id.value(), name, tai, s1u: n3 })))
     }
 
     /// Returns true if NG or S1 is set up.

@@ -5,7 +5,7 @@
 
 use crate::amf::access;
 use crate::amf::context::RanContext;
-use crate::amf::n2::{ContextSetup, SessionSetup};
+use crate::amf::n2::{ContextSetup, SessionSetup, UeInformation};
 use crate::step::StepContext;
 use vireo_types::Dialect;
 
@@ -44,8 +44,7 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, mut nas: Option<Vec<u8>>, mut sessi
         }
         return;
     }
-    let Some(security) = &mut ctx.ue.security else { return };
-    let kgnb = security.initial_kgnb();
+    let Some(kgnb) = ctx.ue.security.as_mut().map(|security| security.initial_kgnb()) else { return };
     let setup = ContextSetup {
         guami: ctx.env.config.guami(),
         allowed: &ctx.ue.allowed,
@@ -54,6 +53,8 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, mut nas: Option<Vec<u8>>, mut sessi
         ambr: ctx.ue.ambr(),
         radio_capability: ctx.ue.radio_capability_for(connection.assoc.dialect()),
         en_dc: ctx.ue.en_dc(ctx.env.config, connection.tai.plmn),
+        information: UeInformation::from_context(ctx.ue, ctx.env.config, connection.tai.plmn),
+        paging_capability: ctx.ue.reachability.paging.capability_for(Dialect::Nr),
         sessions,
         nas,
     };

@@ -106,6 +106,9 @@ pub fn deliver(ctx: &mut StepContext<'_, '_>, psi: u8, index: SessionIndex, outp
             // The engine pages an idle UE, and activates the user plane of a connected one.
             Output::DownlinkData => ctx.ue.pending.sessions |= 1 << psi,
             Output::UsageReported { uplink, downlink } => ctx.note(Note::UsageReported { uplink, downlink }),
+            Output::QosFlowsNotified { fulfilled, not_fulfilled } => {
+                ctx.note(Note::QosFlowsNotified { fulfilled, not_fulfilled });
+            }
             Output::Relocated(since) => ctx.note(Note::Succeeded(Kind::Relocation, since)),
             Output::NotRelocated => ctx.note(Note::Failed(Kind::Relocation, 0)),
             // The session repeats it after a handover.
@@ -266,7 +269,11 @@ fn send_n2(ctx: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>
         | N2Sm::PathSwitchAcknowledge
         | N2Sm::PathSwitchUnsuccessful
         | N2Sm::HandoverPreparationUnsuccessful
-        | N2Sm::HandoverAllocationUnsuccessful => {
+        | N2Sm::HandoverAllocationUnsuccessful
+        | N2Sm::Notify
+        | N2Sm::NotifyReleased
+        | N2Sm::ModifyIndication
+        | N2Sm::ModifyConfirm => {
             ctx.note(Note::fault("session-n2-direction"));
         }
     }

@@ -4,7 +4,7 @@
 use super::messages::{self, MappedCommand, MappedRequest, Request, RequestedSession};
 use crate::amf::access;
 use crate::amf::context::{Connection, EnDc, NextHop, RanContext, UeSecurityCapability};
-use crate::amf::n2::{Cause, UeMessage};
+use crate::amf::n2::{Cause, UeInformation, UeMessage};
 use crate::smf;
 use crate::subscription::Ambr;
 use vireo_types::{
@@ -71,6 +71,7 @@ fn request(
         allowed: &ALLOWED,
         container: &container,
         en_dc: EnDc::default(),
+        information: UeInformation::default(),
         mapped: Some(MappedRequest { container: nas }),
     };
     messages::handover_request(connection.assoc, connection.amf_id, request)

@@ -1,12 +1,14 @@
-//! S1AP messages of handover and E-RAB modification equal those that pycrate has encoded.
+//! Messages of handover and of modified tunnels equal those that pycrate has encoded.
 
-use super::eps;
 use super::messages::{PathSwitchAnswer, Request, RequestedSession};
+use super::{eps, nr};
+use crate::amf::context::Connection;
 use crate::amf::context::{EnDc, NextHop};
-use crate::amf::n2::{Cause, UeMessage};
+use crate::amf::n2::{Cause, UeInformation, UeMessage};
 use crate::amf::s1::golden_tests::{AMBR, KEY, REQUESTED, capability, connection, en_dc, golden};
 use crate::amf::s1::ue_message;
-use vireo_types::{Guami, Snssai};
+use crate::smf::{self, Tunnel};
+use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai, Teid};
 use vireo_wire::ngap::CauseRadioNetwork as Radio;
 
 const NEXT_HOP: NextHop = NextHop { nh: KEY, ncc: 2 };
@@ -29,6 +31,7 @@ fn request(forwards: bool, last: u8, en_dc: EnDc) -> Vec<u8> {
         allowed: &[],
         container: &[0, 0, 0, 7, 0, 0, 0, 0, last],
         en_dc,
+        information: UeInformation::default(),
         mapped: None,
     };
     eps::handover_request(connection.amf_id, request)
@@ -54,6 +57,21 @@ fn handover_messages_equal_goldens() {
     assert_eq!(prepared, golden("UEContextReleaseCommand-mme-id"));
 }
 
+/// The confirmation of a gNB's indication equals pycrate's octets.
+#[test]
+fn modification_confirm_equals_golden() {
+    let ngap = include_str!("../../../../../../tests/reference/golden.txt");
+    let golden = ngap.lines().find_map(|line| line.strip_prefix("PDUSessionResourceModifyConfirm "));
+    let connection = Connection {
+        ran_id: RanUeNgapId(0x00c0_ffee),
+        amf_id: AmfUeNgapId::from_raw(0x0a_bc12_3007).expect("an ID"),
+        ..connection()
+    };
+    let transfer = smf::modify_confirm_transfer(Tunnel { address: [127, 0, 0, 7].into(), teid: Teid(0x101) });
+    let sent = nr::modification_confirm(&connection, vec![(5, transfer)], 1 << 6);
+    assert_eq!(hex::encode(sent), golden.expect("a golden"));
+}
+
 #[test]
 fn path_switch_messages_equal_goldens() {
     let connection = connection();
@@ -65,6 +83,7 @@ fn path_switch_messages_equal_goldens() {
         ambr: AMBR,
         allowed: &[],
         en_dc: EnDc::default(),
+        information: UeInformation::default(),
     };
     let same = eps::path_switch_acknowledge(&connection, answer(&[], &[], None));
     assert_eq!(same, golden("PathSwitchRequestAcknowledge"));

@@ -10,7 +10,7 @@ use super::preparation::{new_target, refuse};
 use super::sessions::can_forward;
 use super::state::{Handover, N2Handover, SystemChange};
 use crate::amf::context::{HandoverKeys, NasSecurity, UeContext, UeSecurityCapability};
-use crate::amf::n2::{HandoverRequired, SessionItems};
+use crate::amf::n2::{HandoverRequired, SessionItems, UeInformation};
 use crate::amf::procedures::common::{moves, security_setup, session_conversion, user_plane};
 use crate::smf::{HandoverRefusal, Input};
 use crate::step::{Effect, StepContext};
@@ -58,6 +58,8 @@ pub(super) fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired
         allowed: &ctx.ue.allowed,
         container: &request.container,
         en_dc: ctx.ue.en_dc(ctx.env.config, tai.plmn),
+        // The registration area is that of the other system.
+        information: UeInformation { inactive: None, ..UeInformation::from_context(ctx.ue, ctx.env.config, tai.plmn) },
         mapped: Some(MappedRequest { container }),
     };
     let pdu = messages::handover_request(assoc, target.amf_id, request);

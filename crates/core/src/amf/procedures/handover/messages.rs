@@ -2,7 +2,7 @@
 
 use super::{eps, nr};
 use crate::amf::context::{Connection, EnDc, NextHop, S1_TO_N1_OCTETS, UeContext, UeSecurityCapability};
-use crate::amf::n2::{Cause, HandoverRequired, SessionItems};
+use crate::amf::n2::{Cause, HandoverRequired, SessionItems, UeInformation};
 use crate::smf::{self, HandoverRefusal};
 use crate::subscription::Ambr;
 use vireo_types::{AmfUeNgapId, AssocId, Dialect, Guami, RanUeNgapId, Snssai};
@@ -21,6 +21,8 @@ pub struct PathSwitchAnswer<'a> {
     pub allowed: &'a [Snssai],
     /// For an eNB. Algorithms are set if those of the RAN differ.
     pub en_dc: EnDc,
+    /// For a gNB or ng-eNB.
+    pub information: UeInformation,
 }
 
 /// Session that the target is requested to set up.
@@ -49,6 +51,8 @@ pub struct Request<'a> {
     /// Source to Target Transparent Container.
     pub container: &'a [u8],
     pub en_dc: EnDc,
+    /// For a gNB or ng-eNB.
+    pub information: UeInformation,
     /// Contents for a source in the other system.
     pub mapped: Option<MappedRequest>,
 }

@@ -9,7 +9,8 @@
 //! have messages of their dialects. [`intersystem`] has what is different: keys and sessions are
 //! mapped.
 //!
-//! [`modification`] is the E-RAB modification of EN-DC, which moves tunnels as a path switch does.
+//! [`modification`] is the modification of tunnels that the RAN indicates for dual connectivity. It
+//! moves tunnels as a path switch does.
 
 pub mod eps;
 #[cfg(test)]
@@ -34,7 +35,7 @@ pub use smf_updates::{buffer, buffer_unconfirmed, completed, smf_answered};
 pub use state::{Handover, N2Handover, SourceNode, SystemChange, XnHandover};
 
 use crate::amf::context::{Connection, EnDc, HandoverSmfStage, RanContext, is_served};
-use crate::amf::n2::{Cause, HandoverRequired, PathSwitch, SessionItems, UeMessage};
+use crate::amf::n2::{Cause, HandoverRequired, PathSwitch, SessionItems, UeInformation, UeMessage};
 use crate::amf::procedures::common::user_plane;
 use crate::smf::{self, HandoverRefusal, Input, N2Sm, RanState};
 use crate::step::{Effect, Kind, Note, StepContext};
@@ -170,6 +171,7 @@ fn switched(ctx: &mut StepContext<'_, '_>) {
         ambr: ctx.ue.ambr(),
         allowed: &ctx.ue.allowed,
         en_dc: EnDc { algorithms: en_dc.algorithms.filter(|_| switching.mismatch), ..en_dc },
+        information: UeInformation::from_context(ctx.ue, ctx.env.config, connection.tai.plmn),
     };
     let pdu = messages::path_switch_acknowledge(&connection, answer);
     ctx.send(|_| pdu);
@@ -265,6 +267,7 @@ fn request_target(
         allowed: &ctx.ue.allowed,
         container,
         en_dc: ctx.ue.en_dc(ctx.env.config, moving.tai.plmn),
+        information: UeInformation::from_context(ctx.ue, ctx.env.config, moving.tai.plmn),
         mapped: None,
     };
     let pdu = messages::handover_request(moving.assoc, moving.amf_id, request);
@@ -512,7 +515,7 @@ pub fn abort(ctx: &mut StepContext<'_, '_>) {
             return;
         }
         Some(Handover::Switching(_)) => ctx.note(Note::Failed(Kind::PathSwitch, 0)),
-        Some(Handover::Modifying(_)) => ctx.note(Note::fault("erab-modification-aborted")),
+        Some(Handover::Modifying(_)) => ctx.note(Note::fault("tunnel-modification-aborted")),
         Some(Handover::Moving(_) | Handover::ChangingSystem(_)) => ctx.note(Note::Failed(Kind::Handover, 0)),
     }
     let Some(moving) = aborted.as_ref().and_then(Handover::target) else { return };

@@ -3,6 +3,7 @@
 use super::messages::{MappedCommand, PathSwitchAnswer, Request, RequestedSession};
 use crate::amf::context::{Connection, NextHop};
 use crate::amf::n2::{Cause, SessionItems, ambr_to, capability_to, encode, plmn_to, snssai_to};
+use crate::smf;
 use vireo_types::{AmfUeNgapId, RanUeNgapId, Snssai};
 use vireo_wire::ngap::{self, Message, *};
 
@@ -17,7 +18,7 @@ fn allowed_nssai(allowed: &[Snssai]) -> AllowedNSSAI {
 /// Encodes PATH SWITCH REQUEST ACKNOWLEDGE (9.2.3.9). Each session has its transfer: Path Switch
 /// Request Acknowledge Transfer, or Unsuccessful Transfer.
 pub fn path_switch_acknowledge(connection: &Connection, answer: PathSwitchAnswer<'_>) -> Vec<u8> {
-    let PathSwitchAnswer { capability, next_hop, switched, released, allowed, .. } = answer;
+    let PathSwitchAnswer { capability, next_hop, switched, released, allowed, information, .. } = answer;
     let item =
         |(psi, transfer): (u8, Vec<u8>)| PDUSessionResourceSwitchedItem::new(PDUSessionID(psi), transfer.into(), None);
     let switched = PDUSessionResourceSwitchedList(switched.into_iter().map(item).collect());
@@ -40,6 +41,13 @@ pub fn path_switch_acknowledge(connection: &Connection, answer: PathSwitchAnswer
             ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, PDUSessionResourceReleasedListPSAck(released))?);
         }
         ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, AllowedNSSAI(allowed_nssai(allowed)))?);
+        if let Some(inactive) = &information.inactive {
+            let inactive = inactive.encode();
+            ies.push(build_ngap_ie!(
+                PathSwitchRequestAcknowledge,
+                CoreNetworkAssistanceInformationForInactive(inactive)
+            )?);
+        }
         let message = PathSwitchRequestAcknowledge::new(ProtocolIEContainer(ies));
         NGAP_PDU::of_message(&message, PathSwitchRequestAcknowledge::CRITICALITY)
     };
@@ -63,6 +71,39 @@ pub fn path_switch_failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, sessions: V
     ))
 }
 
+/// Encodes PDU SESSION RESOURCE MODIFY CONFIRM (9.2.1.9): the sessions that are modified with their
+/// transfers, and those that are not, one bit each.
+pub(super) fn modification_confirm(connection: &Connection, modified: SessionItems, failed: u16) -> Vec<u8> {
+    let item = |(psi, transfer): (u8, Vec<u8>)| {
+        PDUSessionResourceModifyItemModCfm::new(PDUSessionID(psi), transfer.into(), None)
+    };
+    let modified = PDUSessionResourceModifyListModCfm(modified.into_iter().map(item).collect());
+    let refused = |psi: u8| {
+        let transfer = smf::modify_refusal();
+        PDUSessionResourceFailedToModifyItemModCfm::new(PDUSessionID(psi), transfer.into(), None)
+    };
+    let failed = (0..16_u8).filter(|psi| failed >> psi & 1 == 1).map(refused).collect();
+    let failed = PDUSessionResourceFailedToModifyListModCfm(failed);
+    let build = || -> Result<NGAPPDU<'_>, ngap::Error> {
+        let mut ies = vec![
+            build_ngap_ie!(PDUSessionResourceModifyConfirm, AMF_UE_NGAP_ID(connection.amf_id.get()))?,
+            build_ngap_ie!(PDUSessionResourceModifyConfirm, RAN_UE_NGAP_ID(connection.ran_id.0))?,
+        ];
+        if !modified.0.is_empty() {
+            ies.push(build_ngap_ie!(PDUSessionResourceModifyConfirm, PDUSessionResourceModifyListModCfm(modified))?);
+        }
+        if !failed.0.is_empty() {
+            ies.push(build_ngap_ie!(
+                PDUSessionResourceModifyConfirm,
+                PDUSessionResourceFailedToModifyListModCfm(failed)
+            )?);
+        }
+        let message = PDUSessionResourceModifyConfirm::new(ProtocolIEContainer(ies));
+        NGAP_PDU::of_message(&message, PDUSessionResourceModifyConfirm::CRITICALITY)
+    };
+    encode(build())
+}
+
 /// Encodes HANDOVER REQUEST (9.2.3.4).
 pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
     let item = |RequestedSession { psi, snssai, transfer, .. }: RequestedSession| {
@@ -82,9 +123,15 @@ pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
             build_ngap_ie!(HandoverRequest, HandoverType(handover_type))?,
             build_ngap_ie!(HandoverRequest, Cause(request.cause))?,
             build_ngap_ie!(HandoverRequest, UEAggregateMaximumBitRate(ambr_to(request.ambr)))?,
+        ];
+        if let Some(inactive) = &request.information.inactive {
+            let inactive = inactive.encode();
+            ies.push(build_ngap_ie!(HandoverRequest, CoreNetworkAssistanceInformationForInactive(inactive))?);
+        }
+        ies.extend([
             build_ngap_ie!(HandoverRequest, UESecurityCapabilities(capability_to(request.capability)))?,
             build_ngap_ie!(HandoverRequest, SecurityContext(security_context(request.next_hop)))?,
-        ];
+        ]);
         if let Some(nas) = request.mapped.and_then(|mapped| mapped.container) {
             ies.push(build_ngap_ie!(HandoverRequest, NewSecurityContextInd(NewSecurityContextInd::R_true))?);
             ies.push(build_ngap_ie!(HandoverRequest, NASC(NASPDU(nas.to_vec().into())))?);
@@ -93,8 +140,11 @@ pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
             build_ngap_ie!(HandoverRequest, PDUSessionResourceSetupListHOReq(sessions))?,
             build_ngap_ie!(HandoverRequest, AllowedNSSAI(allowed_nssai(request.allowed)))?,
             build_ngap_ie!(HandoverRequest, SourceToTarget_TransparentContainer(source))?,
-            build_ngap_ie!(HandoverRequest, GUAMI(guami))?,
         ]);
+        if let Some(restrictions) = &request.information.restrictions {
+            ies.push(build_ngap_ie!(HandoverRequest, MobilityRestrictionList(restrictions.encode()))?);
+        }
+        ies.push(build_ngap_ie!(HandoverRequest, GUAMI(guami))?);
         let message = HandoverRequest::new(ProtocolIEContainer(ies));
         NGAP_PDU::of_message(&message, HandoverRequest::CRITICALITY)
     };

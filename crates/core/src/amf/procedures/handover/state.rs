@@ -13,7 +13,8 @@ pub enum Handover {
     Switching(XnHandover),
     /// N2 handover: the target prepares, or the UE moves to it.
     Moving(N2Handover),
-    /// E-RAB modification indication: the UPFs are being updated. The UE stays at its eNB.
+    /// Modification of tunnels that the RAN indicates: the UPFs are being updated. The UE stays at
+    /// its RAN node.
     Modifying(XnHandover),
     /// N2 or S1 handover to the other system: as [`Handover::Moving`].
     ChangingSystem(Box<SystemChange>),

@@ -1,6 +1,6 @@
 //! NGAP message of paging.
 
-use crate::amf::context::{DrxCycle, Reachability};
+use crate::amf::context::Reachability;
 use crate::amf::n2::{self, plmn_to, tac_octets};
 use vireo_types::{Dialect, Guami, Tai, Tmsi};
 use vireo_wire::ngap::*;
@@ -18,7 +18,7 @@ fn try_paging<'a>(guami: Guami, tmsi: Tmsi, reachability: &Reachability) -> Resu
     let info = &reachability.paging;
     let mut ies = vec![build_ngap_ie!(Paging, UEPagingIdentity(UEPagingIdentity::fiveG_S_TMSI(s_tmsi)))?];
     if let Some(drx) = info.drx_in(Dialect::Nr) {
-        ies.push(build_ngap_ie!(Paging, PagingDRX(cycle(drx)))?);
+        ies.push(build_ngap_ie!(Paging, PagingDRX(n2::paging_drx(drx)))?);
     }
     ies.push(build_ngap_ie!(Paging, TAIListForPaging(areas))?);
     // The octets are those of a RAN node, encoded again.
@@ -28,13 +28,4 @@ fn try_paging<'a>(guami: Guami, tmsi: Tmsi, reachability: &Reachability) -> Resu
     }
     let message = Paging::new(ProtocolIEContainer(ies));
     NGAP_PDU::of_message(&message, Paging::CRITICALITY)
-}
-
-fn cycle(drx: DrxCycle) -> PagingDRX {
-    match drx {
-        DrxCycle::Frames32 => PagingDRX::v32,
-        DrxCycle::Frames64 => PagingDRX::v64,
-        DrxCycle::Frames128 => PagingDRX::v128,
-        DrxCycle::Frames256 => PagingDRX::v256,
-    }
 }

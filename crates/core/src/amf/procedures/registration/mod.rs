@@ -5,8 +5,10 @@
 
 pub mod eps;
 pub mod nr;
+mod slices;
 mod state;
 
+pub use slices::Slices;
 pub use state::{Registering, Request, RequestIdentity, RequestKind};
 
 use crate::amf::access;
@@ -20,7 +22,7 @@ use crate::step::{Effect, Kind, Note, StepContext};
 use crate::subscription::{SubscriberIdentity, Subscription};
 use smallvec::SmallVec;
 use state::Stage;
-use vireo_types::{Dialect, Instant, Snssai, Tai, Tmsi, limits};
+use vireo_types::{Dialect, Instant, Tai, Tmsi, limits};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
 
@@ -185,39 +187,25 @@ fn carry_on(
     }
 }
 
-/// Returns the allowed NSSAI and the rejected requested S-NSSAIs. Allowed are the requested
-/// S-NSSAIs that are subscribed and served; the default S-NSSAIs if none is (TS 23.501 5.15.5.2.1).
-fn slices(
-    config: &crate::config::CoreConfig,
-    subscription: &Subscription,
-    requested: &[Snssai],
-) -> (Vec<Snssai>, Vec<Snssai>) {
-    let served = |s: &Snssai| config.slices.iter().any(|c| c.snssai == *s);
-    let subscribed = |s: &Snssai| subscription.slices.iter().any(|c| c.snssai == *s);
-    let (mut allowed, rejected): (Vec<_>, Vec<_>) = requested.iter().copied().partition(|s| served(s) && subscribed(s));
-    if allowed.is_empty() {
-        let defaults = subscription.slices.iter().filter(|s| s.default).map(|s| s.snssai);
-        allowed = defaults.filter(served).collect();
-    }
-    allowed.truncate(limits::ALLOWED_SNSSAIS);
-    (allowed, rejected)
+/// Returns the slices for the response to a request.
+fn slices_of(ctx: &StepContext<'_, '_>, request: &Request) -> Slices {
+    let none = Subscription::default();
+    slices::select(ctx, ctx.ue.subscription.as_deref().unwrap_or(&none), request)
 }
 
 /// Sets allowed NSSAI and LTMSI, and ends the sessions that the UE does not have. The error is the
 /// cause of the reject.
 fn prepare(ctx: &mut StepContext<'_, '_>, request: &Request) -> Result<(), GmmCause> {
-    let subscription = ctx.ue.subscription.clone().unwrap_or_default();
-    let (mut allowed, _) = slices(ctx.env.config, &subscription, &request.requested);
-    if !request.kind.is_initial() && request.requested.is_empty() && !ctx.ue.allowed.is_empty() {
-        // An update without requested NSSAI leaves the allowed NSSAI unchanged (5.5.1.3.4).
-        allowed = ctx.ue.allowed.to_vec();
-    }
+    let allowed = slices_of(ctx, request).allowed;
     let home = allowed.first().copied().ok_or(GmmCause::NoNetworkSlicesAvailable)?;
     ctx.ue.allowed = allowed.into();
     if let Some(security) = &mut ctx.ue.security {
         security.derives_keys = ctx.env.config.profile(home) == SliceProfile::Iot;
     }
-    if let Some(status) = request.session_status {
+    // A session in a slice that is no longer allowed ends (TS 23.501 5.15.5.2.2).
+    let allowed = if ctx.ue.dialect() == Dialect::Nr { slices::allowed_sessions(ctx) } else { u16::MAX };
+    let status = request.session_status.unwrap_or(u16::MAX) & allowed;
+    if status != u16::MAX {
         user_plane::drop_unknown(ctx, status);
     }
     if request.kind.is_initial() {
@@ -283,11 +271,10 @@ fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm
     if ctx.ue.dialect() == Dialect::Eps {
         return eps::accept(ctx, request, started, esm);
     }
-    let subscription = ctx.ue.subscription.clone().unwrap_or_default();
-    let (_, rejected) = slices(ctx.env.config, &subscription, &request.requested);
+    let slices = slices_of(ctx, &request);
     match prepare(ctx, &request).and_then(|()| enrol(ctx)) {
         Ok(()) => {}
-        Err(GmmCause::NoNetworkSlicesAvailable) => return reject_slices(ctx, request.kind.counted(), &rejected),
+        Err(GmmCause::NoNetworkSlicesAvailable) => return reject_slices(ctx, request.kind.counted(), &slices),
         Err(cause) => return reject(ctx, request.kind.counted(), cause),
     }
     context_setup::begin(ctx);
@@ -298,7 +285,7 @@ fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm
     // Separate SMFs have not responded yet; their N2 content follows.
     let activated = smf_requests::activate(ctx, wanted);
     let back = sessions.iter().fold(activated, |bits, s| bits | 1 << s.psi);
-    let nas = nr::accept(ctx, &request, &rejected, back);
+    let nas = nr::accept(ctx, &request, &slices, back);
     context_setup::set_up(ctx, nas, sessions);
     let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3550);
     Some(Registering { request, started, stage: Stage::Accepted { retry, back } })
@@ -312,7 +299,8 @@ fn area(ctx: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
     let plmn = here.map_or(config.plmns[0], |tai| tai.plmn);
     let all = config.tacs.iter().map(|tac| Tai { plmn, tac: *tac });
     let exists = |tai: &Tai| ctx.ue.dialect() == Dialect::Nr || tai.tac.eps().is_some();
-    let others = all.filter(|tai| Some(*tai) != here && exists(tai));
+    let is_nr = ctx.ue.dialect() == Dialect::Nr;
+    let others = all.filter(|tai| Some(*tai) != here && exists(tai) && (!is_nr || slices::supports(ctx, *tai)));
     here.into_iter().chain(others).take(limits::TAIS_PER_LIST).collect()
 }
 
@@ -413,9 +401,8 @@ fn accept_again(ctx: &mut StepContext<'_, '_>, registering: &Registering) -> Opt
         (Stage::AttachAccepted { esm, .. }, _) => eps::attach_accept(ctx, request, esm.clone()),
         (Stage::Accepted { .. }, Dialect::Eps) => eps::update_accept(ctx, request),
         (Stage::Accepted { back, .. }, Dialect::Nr) => {
-            let subscription = ctx.ue.subscription.clone().unwrap_or_default();
-            let (_, rejected) = slices(ctx.env.config, &subscription, &request.requested);
-            nr::accept(ctx, request, &rejected, *back)
+            let slices = slices_of(ctx, request);
+            nr::accept(ctx, request, &slices, *back)
         }
         _ => None,
     }
@@ -470,7 +457,7 @@ fn reason(cause: GmmCause) -> Option<&'static str> {
 
 fn send_reject(ctx: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause) {
     match ctx.ue.dialect() {
-        Dialect::Nr => nr::send_reject(ctx, cause, &[]),
+        Dialect::Nr => nr::send_reject(ctx, cause, &Slices::default()),
         Dialect::Eps => eps::send_reject(ctx, counted, cause),
     }
 }
@@ -495,11 +482,11 @@ pub fn evict(ctx: &mut StepContext<'_, '_>, registering: Option<&Registering>) {
     drop_unregistered_keys(ctx);
 }
 
-fn reject_slices(ctx: &mut StepContext<'_, '_>, counted: Kind, rejected: &[Snssai]) -> Next {
-    nr::send_reject(ctx, GmmCause::NoNetworkSlicesAvailable, rejected);
+fn reject_slices(ctx: &mut StepContext<'_, '_>, counted: Kind, slices: &Slices) -> Next {
+    nr::send_reject(ctx, GmmCause::NoNetworkSlicesAvailable, slices);
     let cause = GmmCause::NoNetworkSlicesAvailable.as_u8();
     ctx.note(Note::Failed(counted, cause));
-    let requested: Vec<String> = rejected.iter().map(Snssai::to_string).collect();
+    let requested: Vec<String> = slices.rejected.iter().map(|(snssai, _)| snssai.to_string()).collect();
     ctx.note_refusal(counted, cause, format!("no slice is subscribed and served; requested: {}", requested.join(" ")));
     ctx.release(Cause::nas(CauseNas::normal_release));
     drop_unregistered_keys(ctx);

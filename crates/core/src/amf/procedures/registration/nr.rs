@@ -1,6 +1,6 @@
 //! NAS messages of registration.
 
-use super::{Request, RequestIdentity, RequestKind};
+use super::{Request, RequestIdentity, RequestKind, Slices};
 use crate::amf::context::{DrxCycle, PagingInfo, PowerSaving, UeContext, UeSecurityCapability};
 use crate::amf::n2::{sd_octets, tac_octets};
 use crate::amf::procedures::common::congestion::back_off;
@@ -60,7 +60,7 @@ fn requested(nssai: &NasNssai) -> Vec<Snssai> {
 
 /// Returns the S-NSSAI of an IE's contents.
 pub(crate) fn snssai_of(contents: &SNssaiContents) -> Snssai {
-    Snssai { sst: contents.sst, sd: contents.sd.map(|[a, b, c]| u32::from_be_bytes([0, a, b, c])) }
+    Snssai::from_octets(contents.sst, contents.sd)
 }
 
 /// Reads the request in a Security Mode Complete; `None` if it is another message.
@@ -133,7 +133,7 @@ fn tai_list(area: &[Tai]) -> Option<NasFGsTrackingAreaIdentityList> {
 
 /// Encodes REGISTRATION ACCEPT (8.2.7) of the context, protected. `back` has the sessions whose
 /// user plane is activated, one bit each.
-pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, rejected: &[Snssai], back: u16) -> Option<Vec<u8>> {
+pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, slices: &Slices, back: u16) -> Option<Vec<u8>> {
     let config = ctx.env.config;
     let t3512 = config.timers.t3512.as_secs();
     let t3512 = if t3512 == 0 { Ok(NasT3512Value::deactivated()) } else { NasT3512Value::from_seconds(t3512) };
@@ -153,8 +153,12 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, rejected: &[Snss
     if let Ok(allowed) = NasNssai::from_snssais(&allowed) {
         message = message.with_allowed_nssai(allowed);
     }
-    if let Some(rejected) = rejected_nssai(rejected) {
+    if let Some(rejected) = rejected_nssai(&slices.rejected) {
         message = message.with_rejected_nssai(rejected);
+    }
+    let configured: Vec<_> = slices.configured.iter().map(|s| nas_snssai(*s)).collect();
+    if let Some(configured) = NasNssai::from_snssais(&configured).ok().filter(|_| !configured.is_empty()) {
+        message = message.with_configured_nssai(configured);
     }
     // A period that cannot be encoded exactly is replaced by the default of the specification (54
     // minutes).
@@ -173,24 +177,24 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, rejected: &[Snss
     ctx.nas(message.into())
 }
 
-fn rejected_nssai(rejected: &[Snssai]) -> Option<NasRejectedNssai> {
+fn rejected_nssai(rejected: &[(Snssai, RejectedNssaiCause)]) -> Option<NasRejectedNssai> {
     if rejected.is_empty() {
         return None;
     }
-    let slices: Vec<_> = rejected.iter().map(|s| nas_snssai(*s)).collect();
-    let entries: Vec<_> = slices.iter().map(|s| (RejectedNssaiCause::NotAvailableInPlmnOrSnpn, s)).collect();
+    let slices: Vec<_> = rejected.iter().map(|(snssai, cause)| (*cause, nas_snssai(*snssai))).collect();
+    let entries: Vec<_> = slices.iter().map(|(cause, snssai)| (*cause, snssai)).collect();
     NasRejectedNssai::from_entries(&entries).ok()
 }
 
 /// Sends REGISTRATION REJECT (8.2.9).
-pub fn send_reject(ctx: &mut StepContext<'_, '_>, cause: GmmCause, rejected: &[Snssai]) {
+pub fn send_reject(ctx: &mut StepContext<'_, '_>, cause: GmmCause, slices: &Slices) {
     let mut message = NasRegistrationReject::new(NasFGmmCause::from_cause(cause));
     if cause == GmmCause::Congestion
         && let Some(timer) = back_off(ctx)
     {
         message = message.with_t3346_value(timer);
     }
-    if let Some(rejected) = rejected_nssai(rejected) {
+    if let Some(rejected) = rejected_nssai(&slices.rejected) {
         message = message.with_rejected_nssai(rejected);
     }
     ctx.send_nas(message.into());

@@ -229,6 +229,18 @@ pub fn transfers(ctx: &mut StepContext<'_, '_>, kind: N2Sm, items: SessionItems)
     }
 }
 
+/// Handles PDU SESSION RESOURCE NOTIFY (TS 23.502 4.3.3.2, 4.3.4.2). A session that the RAN has
+/// released ends; its user plane cannot be relied on.
+pub fn notified(ctx: &mut StepContext<'_, '_>, notified: SessionItems, released: SessionItems) {
+    for (psi, _) in &released {
+        if let Some(session) = ctx.ue.remote_sessions.by_psi(*psi) {
+            session.up = false;
+        }
+    }
+    transfers(ctx, N2Sm::NotifyReleased, released);
+    transfers(ctx, N2Sm::Notify, notified);
+}
+
 /// Starts the relocation of the UE's sessions to another UPF, requested by the operator. It fails
 /// if the UE is in a procedure or handover; the operator can request it again.
 pub fn relocate(ctx: &mut StepContext<'_, '_>, upf: SocketAddr) {

@@ -23,7 +23,7 @@ pub fn read(message: &NasUlNasTransport) -> Option<UlNasTransport<'_>> {
         psi,
         initial,
         is_emergency: false,
-        snssai: snssai.map(|c| Snssai { sst: c.sst, sd: c.sd.map(|[a, b, c]| u32::from_be_bytes([0, a, b, c])) }),
+        snssai: snssai.map(|contents| Snssai::from_octets(contents.sst, contents.sd)),
         dnn: message.dnn.as_ref().and_then(|d| d.as_string()).and_then(|d| d.parse().ok()),
         n1: &message.payload_container.value,
     })

@@ -1,0 +1,80 @@
+//! Slices of a UE: allowed, rejected and configured NSSAI (TS 23.501 5.15.4, 5.15.5.2.1).
+//!
+//! An S-NSSAI is allowed if it is requested, subscribed and served, and the RAN node of the UE
+//! supports it in the tracking area. The registration area has tracking areas that support the
+//! allowed NSSAI (TS 23.501 5.15.3).
+
+use super::Request;
+use crate::config::CoreConfig;
+use crate::step::StepContext;
+use crate::subscription::Subscription;
+use vireo_types::{Dialect, Snssai, Tai, limits};
+use vireo_wire::nas::RejectedNssaiCause;
+
+/// Slices for the response to a registration request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slices {
+    /// Empty if the UE is to be rejected.
+    pub allowed: Vec<Snssai>,
+    /// Requested S-NSSAIs that are not allowed, with the extent.
+    pub rejected: Vec<(Snssai, RejectedNssaiCause)>,
+    /// Configured NSSAI, if the UE needs it.
+    pub configured: Vec<Snssai>,
+}
+
+fn is_served(config: &CoreConfig, snssai: Snssai) -> bool {
+    config.slices.iter().any(|slice| slice.snssai == snssai)
+}
+
+/// Returns the slices of a UE with this subscription.
+pub(super) fn select(ctx: &StepContext<'_, '_>, subscription: &Subscription, request: &Request) -> Slices {
+    let config = ctx.env.config;
+    // eNBs have no slices.
+    let node = ctx.ue.connection.filter(|c| c.assoc.dialect() == Dialect::Nr);
+    let here = node.and_then(|c| ctx.env.ran.slices(c.assoc, c.tai));
+    let is_here = |snssai: &Snssai| here.as_ref().is_none_or(|here| here.contains(snssai));
+    let is_subscribed = |snssai: Snssai| subscription.slices.iter().any(|slice| slice.snssai == snssai);
+    let mut slices = Slices::default();
+    for snssai in &request.requested {
+        if !is_served(config, *snssai) || !is_subscribed(*snssai) {
+            slices.rejected.push((*snssai, RejectedNssaiCause::NotAvailableInPlmnOrSnpn));
+        } else if !is_here(snssai) {
+            slices.rejected.push((*snssai, RejectedNssaiCause::NotAvailableInRegistrationArea));
+        } else {
+            slices.allowed.push(*snssai);
+        }
+    }
+    // An update without requested NSSAI leaves the allowed NSSAI unchanged (TS 24.501 5.5.1.3.4),
+    // as far as the new tracking area supports it.
+    let is_unchanged = !request.kind.is_initial() && request.requested.is_empty();
+    if is_unchanged {
+        slices.allowed = ctx.ue.allowed.iter().copied().filter(is_here).collect();
+    }
+    let usable = |snssai: &Snssai| is_served(config, *snssai) && is_here(snssai);
+    if slices.allowed.is_empty() {
+        let defaults = subscription.slices.iter().filter(|slice| slice.default).map(|slice| slice.snssai);
+        slices.allowed = defaults.filter(usable).collect();
+    }
+    slices.allowed.truncate(limits::ALLOWED_SNSSAIS);
+    // TS 24.501 5.5.1.2.4, 5.5.1.3.4: the UE has requested none, or one that is not valid.
+    let is_wrong = |(_, cause): &(Snssai, RejectedNssaiCause)| *cause == RejectedNssaiCause::NotAvailableInPlmnOrSnpn;
+    let has_none = request.kind.is_initial() && request.requested.is_empty();
+    if has_none || slices.rejected.iter().any(is_wrong) {
+        let all = subscription.slices.iter().map(|slice| slice.snssai);
+        slices.configured = all.filter(|snssai| is_served(config, *snssai)).take(limits::CONFIGURED_SNSSAIS).collect();
+    }
+    slices
+}
+
+/// Returns true if no RAN node in the tracking area lacks a slice of the allowed NSSAI.
+pub(super) fn supports(ctx: &StepContext<'_, '_>, tai: Tai) -> bool {
+    !ctx.env.ran.misses(tai, &ctx.ue.allowed)
+}
+
+/// Returns the sessions whose slices are allowed, one bit each.
+pub(super) fn allowed_sessions(ctx: &StepContext<'_, '_>) -> u16 {
+    let is_allowed = |snssai: &Snssai| ctx.ue.allowed.contains(snssai);
+    let here = ctx.ue.sessions.iter().filter(|s| is_allowed(&s.terms.snssai)).map(crate::smf::SmContext::id);
+    let remote = ctx.ue.remote_sessions.sessions.iter().filter(|s| is_allowed(&s.snssai)).map(|s| s.psi);
+    here.chain(remote).fold(0, |bits, psi| bits | 1 << psi)
+}

@@ -1,0 +1,71 @@
+//! What a gNB learns of a UE in Initial Context Setup and handovers: mobility restrictions, and the
+//! assistance for RRC_INACTIVE.
+
+use crate::lab::Lab;
+use vireo_types::{Dialect, Plmn};
+use vireo_wire::ngap::*;
+
+fn home() -> Plmn {
+    "99970".parse().expect("a PLMN")
+}
+
+/// Returns a registered UE with a session, connected by gNB 0.
+fn connected(change: impl FnOnce(&mut Lab)) -> Lab {
+    let mut lab = Lab::new();
+    change(&mut lab);
+    lab.register();
+    lab.session(1);
+    lab
+}
+
+/// Returns the last PDU of a kind to a gNB.
+fn sent(lab: &Lab, kind: NgapPduKind) -> NGAPPDU<'_> {
+    let pdus = lab.sent.iter().rev().map(|pdu| NGAP_PDU::decode_borrowed(pdu).expect("a PDU"));
+    pdus.into_iter().find(|pdu| pdu.kind() == kind).expect("a PDU")
+}
+
+/// Returns the equivalent PLMNs of the Mobility Restriction List, and true if EPC is forbidden.
+fn restrictions(pdu: &NGAPPDU<'_>) -> Option<(Vec<[u8; 3]>, bool)> {
+    let list = pdu.ie::<ie::MobilityRestrictionList>()?.expect("a list");
+    assert_eq!(list.serving_plmn.0, home().ngap());
+    let equivalent = list.equivalent_plmns.map_or(Vec::new(), |plmns| plmns.0.iter().map(|plmn| plmn.0).collect());
+    let is_epc_forbidden = list.ie_extensions.is_some_and(|all| all.0.iter().any(|extension| extension.id.0 == 161));
+    Some((equivalent, is_epc_forbidden))
+}
+
+/// Checks the assistance for RRC_INACTIVE against the context.
+fn assert_assists(lab: &Lab, pdu: &NGAPPDU<'_>) {
+    let assistance = pdu.ie::<ie::CoreNetworkAssistanceInformationForInactive>().expect("an IE").expect("a value");
+    let UEIdentityIndexValue::indexLength10(index) = assistance.ue_identity_index_value else { panic!("10 bits") };
+    let context = lab.context().expect("a context");
+    let tmsi = context.identity.tmsi.expect("a 5G-TMSI").0;
+    assert_eq!(index.value(), u64::from(tmsi % 1024), "5G-S-TMSI mod 1024");
+    let areas = assistance.tai_list_for_inactive.0;
+    assert_eq!(areas.iter().map(|item| item.tai.tac.0[2]).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(assistance.mico_mode_indication, None);
+}
+
+#[test]
+fn node_learns_how_ue_may_be_inactive() {
+    let mut lab = connected(|_| {});
+    let setup = sent(&lab, NgapPduKind::Initiating_InitialContextSetup);
+    assert_assists(&lab, &setup);
+    assert_eq!(restrictions(&setup), None, "there are none");
+    lab.n2(2);
+    assert_assists(&lab, &sent(&lab, NgapPduKind::Initiating_HandoverResourceAllocation));
+    lab.xn((0xf0, 0x70), |_| true);
+    assert_assists(&lab, &sent(&lab, NgapPduKind::Successful_PathSwitchRequest));
+}
+
+#[test]
+fn restrictions_reach_source_and_target() {
+    let other: Plmn = "00101".parse().expect("a PLMN");
+    let mut lab = connected(|lab| {
+        lab.config.plmns.push(other);
+        lab.subscription.only = Some(Dialect::Nr);
+    });
+    let expected = Some((vec![other.ngap()], true));
+    assert_eq!(restrictions(&sent(&lab, NgapPduKind::Initiating_InitialContextSetup)), expected);
+    lab.n2(2);
+    assert_eq!(restrictions(&sent(&lab, NgapPduKind::Initiating_HandoverResourceAllocation)), expected);
+}
