@@ -53,7 +53,7 @@ pub struct SmContext {
     pub since: Instant,
 }
 
-/// Terms of a session, from the subscription at its establishment. They never change.
+/// Terms of a session, from the subscription. Slice and data network never change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionTerms {
     pub snssai: Snssai,
@@ -64,6 +64,74 @@ pub struct SessionTerms {
     pub five_qi: u8,
     /// ARP priority of the default QoS flow.
     pub arp_priority: u8,
+    /// Change of these terms that the UPF or the UE has not confirmed. The UE's context stores it
+    /// apart; a separate SMF has none.
+    #[serde(default, with = "named_change")]
+    pub change: Option<TermsChange>,
+}
+
+/// Change of the QoS of a session by the network, in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TermsChange {
+    pub upf: UpfUpdate,
+    pub command: ModificationCommand,
+    /// Time at which the change began.
+    pub since: Instant,
+}
+
+/// State of a change towards the UPF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UpfUpdate {
+    /// It is sent once no other request is outstanding.
+    Due,
+    Outstanding {
+        /// True if the rate has changed since it was sent.
+        stale: bool,
+    },
+    /// The UPF applies the terms.
+    Done,
+}
+
+/// State of a change towards the UE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModificationCommand {
+    /// It is sent once the UE is connected.
+    Due,
+    /// It was sent, and T3591 or T3486 runs.
+    Sent {
+        repeats: u8,
+        deadline: Instant,
+        /// True if the terms have changed since.
+        stale: bool,
+    },
+    /// The UE has confirmed it.
+    Done,
+    /// The UE has rejected it, or does not answer.
+    Failed,
+}
+
+impl TermsChange {
+    /// Returns the time of the next retransmission of the command.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self.command {
+            ModificationCommand::Sent { deadline, .. } => Some(deadline),
+            ModificationCommand::Due | ModificationCommand::Done | ModificationCommand::Failed => None,
+        }
+    }
+}
+
+/// Form of [`SessionTerms::change`]: nothing in formats without names, which store it elsewhere.
+mod named_change {
+    use super::TermsChange;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(change: &Option<TermsChange>, s: S) -> Result<S::Ok, S::Error> {
+        if s.is_human_readable() { change.serialize(s) } else { s.serialize_unit() }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<TermsChange>, D::Error> {
+        if d.is_human_readable() { Option::deserialize(d) } else { <()>::deserialize(d).map(|()| None) }
+    }
 }
 
 /// Name of a session's PFCP session: the UPF, and the SEIDs at both ends.
@@ -498,7 +566,8 @@ impl SmContext {
 pub fn deadline(sm: &SmContext) -> Option<Instant> {
     let relocation = sm.relocation.as_ref().and_then(|relocation| relocation.deadline);
     let forwarding = sm.handover.forwarding.as_ref().and_then(|forwarding| forwarding.deadline);
-    sm.deadline.into_iter().chain(relocation).chain(forwarding).min()
+    let command = sm.terms.change.as_ref().and_then(TermsChange::deadline);
+    sm.deadline.into_iter().chain(relocation).chain(forwarding).chain(command).min()
 }
 
 /// Returns the session's SEID at the SMF.

@@ -47,6 +47,7 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         ambr: request.subscription.ambr,
         five_qi: request.subscription.five_qi,
         arp_priority: request.subscription.arp_priority,
+        change: None,
     };
     // A UE of EPS that assigns a PDU session identity learns the session that its PDN connection
     // becomes in 5G (TS 23.502 4.11.1.5.4).

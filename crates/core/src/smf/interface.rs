@@ -123,6 +123,10 @@ pub enum Input<'a> {
     MovePrepared(Dialect, &'a [u8]),
     /// The handover continues without forwarding of packets through the UPF.
     NoForwarding,
+    /// The subscription to the data network has changed.
+    ChangeTerms(&'a DnnSubscription),
+    /// The UE is connected: send a command that waits for it.
+    Connected,
 }
 
 /// Effect of a session step, executed after its commit.
@@ -159,6 +163,10 @@ pub enum Output {
     NotRelocated,
     /// EPS: the eNB must release the UE, because a bearer whose E-RAB is released ends at the UE.
     ReleaseConnection,
+    /// UPF and UE have the changed terms; contains the time at which the change began.
+    Modified(Instant),
+    /// The UE has rejected the changed terms with this cause, or has not answered (0).
+    NotModified(u8),
 }
 
 /// Acknowledgement of a session by the target of a handover.

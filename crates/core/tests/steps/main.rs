@@ -17,4 +17,5 @@ mod relocate;
 mod sba;
 mod security_mode;
 mod stale;
+mod subscriber;
 mod view;

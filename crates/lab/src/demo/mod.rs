@@ -4,6 +4,7 @@
 //! demo succeeds only if every UE completes all steps.
 
 mod args;
+mod changes;
 mod churn;
 mod cluster;
 mod cluster_event;
@@ -40,12 +41,12 @@ const N4_ON_THE_WIRE: &str = "[n4]\ndirect = false\n";
 /// Runs `vireo demo`.
 pub fn run(args: &Args) -> Result<(), Failure> {
     check_rat(args)?;
-    if args.cluster || args.churn.is_some() {
-        return events::run(args);
+    match (args.cluster || args.churn.is_some(), args.change_subscribers) {
+        (true, _) => return events::run(args),
+        (false, true) => return changes::run(args),
+        (false, false) => check(args)?,
     }
-    check(args)?;
-    // Opens the files before the namespaces hide the real `/tmp`, and before a wrong path costs a
-    // run.
+    // Opens the files before the namespaces hide the real `/tmp`, and a wrong path costs a run.
     let mut json = args.json.as_deref().map(create).transpose()?;
     let pcap = args.pcap.as_deref().map(create).transpose()?;
     let log = args.core_log.as_deref().map(create).transpose()?;

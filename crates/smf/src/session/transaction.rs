@@ -334,6 +334,8 @@ impl SmTransaction<'_> {
                 | Output::UsageReported { .. }
                 | Output::Relocated(_)
                 | Output::NotRelocated
+                | Output::Modified(_)
+                | Output::NotModified(_)
                 | Output::ReleaseConnection => {}
             }
         }

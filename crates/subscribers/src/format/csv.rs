@@ -146,6 +146,7 @@ impl Columns {
                 ambr,
                 only: None,
                 restricts_dcnr: false,
+                suspended: false,
             },
             ..Subscriber::new(supi, k, opc)
         })
@@ -188,7 +189,8 @@ fn flat(s: &Subscriber) -> Option<[String; WRITTEN]> {
     let [slice] = s.subscription.slices.as_slice() else { return None };
     let first = slice.dnns.first()?;
     let alike = slice.dnns.iter().all(|d| DnnSubscription { dnn: first.dnn.clone(), ..d.clone() } == *first);
-    let restricted = s.subscription.only.is_some() || s.subscription.restricts_dcnr;
+    let Subscription { only, restricts_dcnr, suspended, .. } = s.subscription;
+    let restricted = only.is_some() || restricts_dcnr || suspended;
     if !alike || first.ambr != s.subscription.ambr || !slice.default || restricted {
         return None;
     }

@@ -288,7 +288,9 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         }
         NgapPduKind::Initiating_NASNonDeliveryIndication => UeMessage::NonDelivery,
         NgapPduKind::Initiating_ErrorIndication => UeMessage::Error(pdu.ie::<ie::Cause>().and_then(Result::ok)),
+        NgapPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure,
         NgapPduKind::Initiating_RRCInactiveTransitionReport
+        | NgapPduKind::Successful_UEContextModification
         | NgapPduKind::Initiating_LocationReport
         | NgapPduKind::Initiating_PDUSessionResourceNotify
         | NgapPduKind::Initiating_SecondaryRATDataUsageReport => UeMessage::Report,

@@ -2,12 +2,12 @@
 
 use super::{Request, RequestIdentity, RequestKind};
 use crate::amf::context::{DrxCycle, PagingInfo, PowerSaving, UeContext, UeSecurityCapability};
-use crate::amf::n2::{sd_octets, tac_octets};
 use crate::amf::procedures::common::congestion::back_off;
+use crate::amf::procedures::common::gmm;
 use crate::amf::procedures::common::power_saving::{self, PowerSavingRequest};
 use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
 use crate::step::StepContext;
-use vireo_types::{Dialect, Guti, Snssai, Tai, limits};
+use vireo_types::{Dialect, Snssai, limits};
 use vireo_wire::nas::*;
 
 /// Reads REGISTRATION REQUEST.
@@ -99,31 +99,6 @@ fn add_paging(message: &mut NasRegistrationAccept, paging: &PagingInfo) {
     }
 }
 
-fn nas_snssai(snssai: Snssai) -> NasSNssai {
-    NasSNssai::from_sst_sd(snssai.sst, snssai.sd.map(sd_octets))
-}
-
-/// Encodes the 5G-GUTI as a mobile identity (TS 24.501 figure 9.11.3.4.1).
-fn mobile_identity(guti: Guti) -> NasFGsMobileIdentity {
-    let g = guti.guami;
-    let mut octets = vec![0xf2];
-    octets.extend_from_slice(&g.plmn.nas());
-    octets.push(g.region);
-    octets.extend_from_slice(&(g.set << 6 | u16::from(g.pointer & 0x3f)).to_be_bytes());
-    octets.extend_from_slice(&guti.tmsi.0.to_be_bytes());
-    NasFGsMobileIdentity::new(octets)
-}
-
-/// Encodes the registration area as TAI list of one PLMN (TS 24.501 9.11.3.9, type 00).
-fn tai_list(area: &[Tai]) -> Option<NasFGsTrackingAreaIdentityList> {
-    let mut octets = vec![(area.len().checked_sub(1)?) as u8];
-    octets.extend_from_slice(&area[0].plmn.nas());
-    for tai in area {
-        octets.extend_from_slice(&tac_octets(tai.tac));
-    }
-    Some(NasFGsTrackingAreaIdentityList::new(octets))
-}
-
 /// Encodes REGISTRATION ACCEPT (8.2.7) of the context, protected. `back` has the sessions whose
 /// user plane is activated, one bit each.
 pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, rejected: &[Snssai], back: u16) -> Option<Vec<u8>> {
@@ -136,14 +111,13 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, rejected: &[Snss
             // search for them.
             .with_fgs_network_feature_support(NasFGsNetworkFeatureSupport::new(vec![0, 0]));
     add_paging(&mut message, &ctx.ue.reachability.paging);
-    if let Some(areas) = tai_list(&ctx.ue.reachability.area) {
+    if let Some(areas) = gmm::tai_list(&ctx.ue.reachability.area) {
         message = message.with_tai_list(areas);
     }
     if let Some(tmsi) = ctx.ue.identity.tmsi {
-        message = message.with_fg_guti(mobile_identity(UeContext::guti(config, tmsi)));
+        message = message.with_fg_guti(gmm::mobile_identity(UeContext::guti(config, tmsi)));
     }
-    let allowed: Vec<_> = ctx.ue.allowed.iter().map(|s| nas_snssai(*s)).collect();
-    if let Ok(allowed) = NasNssai::from_snssais(&allowed) {
+    if let Some(allowed) = gmm::nssai(&ctx.ue.allowed) {
         message = message.with_allowed_nssai(allowed);
     }
     if let Some(rejected) = rejected_nssai(rejected) {
@@ -170,7 +144,7 @@ fn rejected_nssai(rejected: &[Snssai]) -> Option<NasRejectedNssai> {
     if rejected.is_empty() {
         return None;
     }
-    let slices: Vec<_> = rejected.iter().map(|s| nas_snssai(*s)).collect();
+    let slices: Vec<_> = rejected.iter().map(|s| gmm::snssai(*s)).collect();
     let entries: Vec<_> = slices.iter().map(|s| (RejectedNssaiCause::NotAvailableInPlmnOrSnpn, s)).collect();
     NasRejectedNssai::from_entries(&entries).ok()
 }
