@@ -28,7 +28,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use vireo_cluster::{CommandSender, HostReceiver, HostSender, Input};
 use vireo_core::config::CoreConfig;
-use vireo_ops::config::OverloadConfig;
+use vireo_ops::config::{NF_KINDS, OverloadConfig};
 use vireo_ops::evicted_claims::EvictedClaims;
 use vireo_ops::shared_record::DelegatedCommit;
 use vireo_ops::supervisor::Supervisor;
@@ -150,6 +150,15 @@ pub(super) struct EventQueues {
     pub(super) lost: VecDeque<(SocketAddr, u32)>,
     /// Changes of subscribers that their UEs do not have yet.
     pub(super) changes: SubscriberChanges,
+}
+
+impl EventQueues {
+    /// Creates empty queues for the latency objectives of [`InputQueues::set_objectives`].
+    pub(super) fn new(objectives: &[[u64; NF_KINDS]]) -> Self {
+        let mut queues = EventQueues::default();
+        queues.waiting.set_objectives(objectives);
+        queues
+    }
 }
 
 /// Input or commit record that is being processed.
