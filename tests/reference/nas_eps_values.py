@@ -179,6 +179,9 @@ def mme_messages():
             ESM.ESMActDefaultEPSBearerCtxtRequest, ebi=5, pti=1, EPSQoS=b"\x09", APN=b"\x08internet",
             PDNAddr=bytes([1, 10, 46, 0, 2]), APN_AMBR=bytes.fromhex("fefefaeefe03"),
             ExtAPN_AMBR=bytes.fromhex("0361a80300fa")),
+        # QCI 7, 30 Mbit/s and 10 Mbit/s.
+        "ModifyEPSBearerContextRequest": message(
+            ESM.ESMModifyEPSBearerCtxtRequest, ebi=5, pti=0, EPSQoS=b"\x07", APN_AMBR=bytes.fromhex("fefe580e")),
         **ciot_requests(),
         "AttachAccept-without-pdn": message(EMM.EMMAttachAccept, **accepted, ESMContainer=dummy, EPSNetFeat=b"\x40"),
         "AttachAccept-over-nas": message(EMM.EMMAttachAccept, **accepted, ESMContainer=over_nas.to_bytes(),

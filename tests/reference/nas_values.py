@@ -169,6 +169,11 @@ def session_messages():
         SessAMBR=ambr, _5GSMCause=50, PDUAddress=address, SNSSAI={"SST": 3, "SD": 0x0000AB}, QoSFlowDesc=[flow],
         ExtProtConfig=options, DNN="internet")
     yield "PDUSessionEstablishmentReject", rejection()
+    changed = {"QFI": 1, "OpCode": 3, "Params": [{"Type": 1, "Content": 7}]}
+    yield "PDUSessionModificationCommand", sm(
+        SM.FGSMPDUSessionModifCommand, pti=0, SessAMBR={"DLUnit": 6, "DL": 10, "ULUnit": 6, "UL": 5},
+        QoSFlowDesc=[changed])
+    yield "PDUSessionModificationComplete", sm(SM.FGSMPDUSessionModifComplete, pti=0)
     yield "PDUSessionReleaseRequest", sm(SM.FGSMPDUSessionReleaseRequest, pti=2, _5GSMCause=36)
     yield "PDUSessionReleaseReject", sm(SM.FGSMPDUSessionReleaseReject, pti=2, _5GSMCause=43)
     yield "PDUSessionReleaseCommand", sm(SM.FGSMPDUSessionReleaseCommand, pti=2, _5GSMCause=36)

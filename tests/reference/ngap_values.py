@@ -127,6 +127,27 @@ def setup_transfer(erab=None):
     ]))
 
 
+def modify_transfer():
+    """Other terms of the flow."""
+    flow = {
+        "qosFlowIdentifier": 1,
+        "qosFlowLevelQosParameters": {
+            "qosCharacteristics": ("nonDynamic5QI", {"fiveQI": 7}),
+            "allocationAndRetentionPriority": {
+                "priorityLevelARP": 3,
+                "pre-emptionCapability": "shall-not-trigger-pre-emption",
+                "pre-emptionVulnerability": "not-pre-emptable",
+            },
+        },
+    }
+    ambr = {"pDUSessionAggregateMaximumBitRateDL": 10_000_000, "pDUSessionAggregateMaximumBitRateUL": 5_000_000}
+    name = "PDUSessionResourceModifyRequestTransfer"
+    return (name, ies(name, [
+        ("PDUSessionAggregateMaximumBitRate", ambr),
+        ("QosFlowAddOrModifyRequestList", [flow]),
+    ]))
+
+
 def response_transfer():
     flows = {"uPTransportLayerInformation": tunnel(9, 0x0A0B0C0D), "associatedQosFlowList": [{"qosFlowIdentifier": 1}]}
     return ("PDUSessionResourceSetupResponseTransfer", {"dLQosFlowPerTNLInformation": flows})
@@ -344,6 +365,16 @@ def session_messages():
         "PDUSessionResourceSetupResponse", *IDS,
         ("PDUSessionResourceFailedToSetupListSURes", [{
             "pDUSessionID": 5, "pDUSessionResourceSetupUnsuccessfulTransfer": unsuccessful_transfer()}]))
+    modified = ("PDUSessionResourceModifyResponseTransfer", {
+        "qosFlowAddOrModifyResponseList": [{"qosFlowIdentifier": 1}]})
+    yield "PDUSessionResourceModifyRequest", initiating(
+        "PDUSessionResourceModifyRequest", *IDS,
+        ("PDUSessionResourceModifyListModReq", [{
+            "pDUSessionID": 5, "nAS-PDU": NAS, "pDUSessionResourceModifyRequestTransfer": modify_transfer()}]))
+    yield "PDUSessionResourceModifyResponse", successful(
+        "PDUSessionResourceModifyResponse", *IDS,
+        ("PDUSessionResourceModifyListModRes", [{
+            "pDUSessionID": 5, "pDUSessionResourceModifyResponseTransfer": modified}]))
     yield "PDUSessionResourceReleaseCommand", initiating(
         "PDUSessionResourceReleaseCommand", *IDS, ("NAS-PDU", NAS),
         ("PDUSessionResourceToReleaseListRelCmd", [{

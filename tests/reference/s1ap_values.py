@@ -385,6 +385,13 @@ def mme_messages():
             "DownlinkNASTransport", *IDS, ("NAS-PDU", NAS), ("UERadioCapability", b"\xa5" * 32)),
         "UEContextModificationRequest": initiating(
             "UEContextModificationRequest", *IDS, ("uEaggregateMaximumBitrate", ambr)),
+        "E-RABModifyRequest": initiating(
+            "E-RABModifyRequest", *IDS, ("uEaggregateMaximumBitrate", ambr), (
+                "E-RABToBeModifiedListBearerModReq", items("E-RABToBeModifiedItemBearerModReq", [
+                    {"e-RAB-ID": 5, "e-RABLevelQoSParameters": QOS, "nAS-PDU": NAS}]))),
+        "E-RABModifyResponse": successful(
+            "E-RABModifyResponse", *IDS, (
+                "E-RABModifyListBearerModRes", items("E-RABModifyItemBearerModRes", [{"e-RAB-ID": 5}]))),
         "E-RABReleaseCommand-ambr": initiating(
             "E-RABReleaseCommand", *IDS, ("uEaggregateMaximumBitrate", ambr), ("E-RABToBeReleasedList", released),
             ("NAS-PDU", NAS)),

@@ -83,6 +83,7 @@ fn smf(up: bool) -> SmContext {
             arp_priority: 8,
             up_security: None,
             framed_routes: Vec::new(),
+            change: None,
         },
         kind: PduSessionType::Ipv4,
         address: SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45, 0, 9)), ipv6_prefix: None },

@@ -287,7 +287,7 @@ mod identifiers {
 pub struct Timers {
     /// Periodic registration update timer, sent to the UE. Zero = deactivated.
     pub t3512: Duration,
-    /// Timer of Registration Accept.
+    /// Timer of Registration Accept and Configuration Update Command (T3555).
     pub t3550: Duration,
     /// Timer of Authentication Request and Security Mode Command.
     pub t3560: Duration,
@@ -297,7 +297,7 @@ pub struct Timers {
     pub t3522: Duration,
     /// Timer of paging (T3513).
     pub t3513: Duration,
-    /// Timer of PDU Session Release Command (T3592).
+    /// Timer of PDU Session Release Command (T3592) and Modification Command (T3591).
     pub t3592: Duration,
     /// Number of retransmissions before the procedure is aborted (4 in TS 24.501).
     pub retransmissions: u8,

@@ -118,6 +118,8 @@ pub struct Subscription {
     /// True if the subscriber may not use NR as secondary RAT (Access-Restriction-Data, TS 29.272
     /// 7.3.31).
     pub restricts_dcnr: bool,
+    /// True if the operator has suspended the subscriber: it gets no service, and keeps its record.
+    pub suspended: bool,
 }
 
 /// Bits of an uplink rate that a UE-AMBR does not have. In binary forms they are the restriction to
@@ -126,6 +128,9 @@ const ONLY_SHIFT: u32 = 62;
 /// Bit of a downlink rate that a UE-AMBR does not have. In binary forms it is the restriction of NR
 /// as secondary RAT.
 const RESTRICTS_DCNR: u64 = 1 << 63;
+/// Bit of a downlink rate that a UE-AMBR does not have. In binary forms it marks a suspended
+/// subscriber. Release 0.2.0 takes it for a high rate.
+const SUSPENDED: u64 = 1 << 62;
 
 impl Subscription {
     /// Returns the UE-AMBR, marked with the restrictions.
@@ -137,7 +142,9 @@ impl Subscription {
         };
         Ambr {
             uplink_bps: self.ambr.uplink_bps & !(3 << ONLY_SHIFT) | mark << ONLY_SHIFT,
-            downlink_bps: self.ambr.downlink_bps & !RESTRICTS_DCNR | u64::from(self.restricts_dcnr) << 63,
+            downlink_bps: self.ambr.downlink_bps & !(RESTRICTS_DCNR | SUSPENDED)
+                | u64::from(self.restricts_dcnr) << 63
+                | u64::from(self.suspended) << 62,
         }
     }
 
@@ -148,12 +155,12 @@ impl Subscription {
             2 => Some(Dialect::Eps),
             _ => None,
         };
-        let restricts_dcnr = marked.downlink_bps & RESTRICTS_DCNR != 0;
+        let [restricts_dcnr, suspended] = [RESTRICTS_DCNR, SUSPENDED].map(|bit| marked.downlink_bps & bit != 0);
         let ambr = Ambr {
             uplink_bps: marked.uplink_bps & !(3 << ONLY_SHIFT),
-            downlink_bps: marked.downlink_bps & !RESTRICTS_DCNR,
+            downlink_bps: marked.downlink_bps & !(RESTRICTS_DCNR | SUSPENDED),
         };
-        Subscription { slices, ambr, only, restricts_dcnr }
+        Subscription { slices, ambr, only, restricts_dcnr, suspended }
     }
 }
 
@@ -176,6 +183,8 @@ struct ReadableSubscription<S> {
     only: Option<DialectName>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     restricts_dcnr: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    suspended: bool,
 }
 
 /// Binary form of a subscribed S-NSSAI.
@@ -260,8 +269,8 @@ impl Serialize for Subscription {
             Dialect::Nr => DialectName::Nr,
             Dialect::Eps => DialectName::Eps,
         });
-        let restricts_dcnr = self.restricts_dcnr;
-        ReadableSubscription { slices: &self.slices, ambr: self.ambr, only, restricts_dcnr }.serialize(s)
+        let Subscription { restricts_dcnr, suspended, .. } = *self;
+        ReadableSubscription { slices: &self.slices, ambr: self.ambr, only, restricts_dcnr, suspended }.serialize(s)
     }
 }
 
@@ -270,12 +279,21 @@ impl<'de> Deserialize<'de> for Subscription {
         if !d.is_human_readable() {
             return d.deserialize_tuple(3, BinaryVisitor);
         }
-        let ReadableSubscription { slices, ambr, only, restricts_dcnr } = ReadableSubscription::deserialize(d)?;
+        let ReadableSubscription { slices, ambr, only, restricts_dcnr, suspended } =
+            ReadableSubscription::deserialize(d)?;
         let only = only.map(|only| match only {
             DialectName::Nr => Dialect::Nr,
             DialectName::Eps => Dialect::Eps,
         });
-        Ok(Subscription { slices, ambr, only, restricts_dcnr })
+        Ok(Subscription { slices, ambr, only, restricts_dcnr, suspended })
+    }
+}
+
+impl Subscription {
+    /// Returns the subscription to a data network of a slice, if there is one.
+    pub fn data_network(&self, snssai: Snssai, dnn: &Dnn) -> Option<&DnnSubscription> {
+        let slice = self.slices.iter().find(|slice| slice.snssai == snssai)?;
+        slice.dnns.iter().find(|network| network.dnn == *dnn)
     }
 }
 

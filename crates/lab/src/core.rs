@@ -322,6 +322,11 @@ impl Core {
         self.labelled(r#"vireo_procedures_completed_total{procedure="relocation",result="success",cause=""}"#)
     }
 
+    /// Returns the number of sessions with changed QoS that UPF and UE have confirmed.
+    pub(crate) fn modified(&self) -> Result<u64, Failure> {
+        self.labelled(r#"vireo_procedures_completed_total{procedure="session_modification",result="success",cause=""}"#)
+    }
+
     /// Returns the bytes of all sessions, uplink and downlink, as the UPFs have reported them.
     pub fn session_bytes(&self) -> Result<[u64; 2], Failure> {
         let of = |direction| self.labelled(&format!("vireo_session_bytes_total{{direction={direction:?}}}"));

@@ -207,6 +207,9 @@ pub struct UserPlane {
     /// Changes of a tunnel's UPF end that the core ordered.
     #[serde(default)]
     pub tunnels_moved: u64,
+    /// Changes of a session's QoS that the core ordered.
+    #[serde(default)]
+    pub qos_modified: u64,
     /// Packets repeated without an answer in time.
     #[serde(default)]
     pub resent: u64,

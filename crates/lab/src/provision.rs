@@ -32,6 +32,13 @@ pub fn prepare(options: &CoreOptions) -> Result<(), Failure> {
 }
 
 fn provision(options: &CoreOptions) -> Result<(), Failure> {
+    let all = subscribers(options)?;
+    Store::open(DATABASE, key_source(DATABASE, None))?.import(&all, OnExisting::Replace, &mut |_| ())?;
+    Ok(())
+}
+
+/// Returns the subscribers of a lab.
+pub(crate) fn subscribers(options: &CoreOptions) -> Result<Vec<Subscriber>, Failure> {
     let first: Supi = FIRST_IMSI.parse()?;
     let one = Subscriber::new(first, K.parse()?, OPC.parse()?);
     let subscriber = |n: u64| {
@@ -41,9 +48,7 @@ fn provision(options: &CoreOptions) -> Result<(), Failure> {
         }
         Ok(subscriber)
     };
-    let all: Vec<Subscriber> = (0..options.subscribers).map(subscriber).collect::<Result<_, Failure>>()?;
-    Store::open(DATABASE, key_source(DATABASE, None))?.import(&all, OnExisting::Replace, &mut |_| ())?;
-    Ok(())
+    (0..options.subscribers).map(subscriber).collect()
 }
 
 /// Returns the configuration file of a core.

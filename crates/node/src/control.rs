@@ -26,7 +26,7 @@ use vireo_ops::n4::{self, N4BindError, N4Identity};
 use vireo_ops::reload::Reload;
 use vireo_ops::sbi::SbiConfig;
 use vireo_sctp::{BindError, Endpoint, EndpointHandoff, HandoffError};
-use vireo_subscribers::{Store, Udm, UdmConfig, UdmError};
+use vireo_subscribers::{Changes, Store, Udm, UdmConfig, UdmError, UdmOutput};
 use vireo_types::{Ltmsi, Supi};
 use vireo_upf::UpfHandle;
 
@@ -233,10 +233,19 @@ impl Control {
 
 /// Starts the subscriber service. Its answers arrive in the input queue of a host.
 pub(crate) fn start_udm(store: Store, config: UdmConfig, input_sender: HostSender) -> Result<Udm, UdmError> {
-    Udm::start(store, config, clock(), move |token, answer| {
-        let ltmsi = Ltmsi::from_raw(token as u32);
+    Udm::start(store, config, clock(), move |output| {
+        let input = match output {
+            UdmOutput::Answer { token, answer } => {
+                Input::Authentication { ltmsi: Ltmsi::from_raw(token as u32), answer: Box::new(answer) }
+            }
+            UdmOutput::Record { supi, is_repeated, subscription } => {
+                Input::SubscriberRecord { supi, is_repeated, subscription: Box::new(subscription) }
+            }
+            UdmOutput::Changed(Changes::These(supis)) => Input::SubscribersChanged(Some(supis)),
+            UdmOutput::Changed(Changes::Many) => Input::SubscribersChanged(None),
+        };
         // A send fails only if the host has stopped with the core. The answer is then not needed.
-        let _ = input_sender.send(Input::Authentication { ltmsi, answer: Box::new(answer) });
+        let _ = input_sender.send(input);
     })
 }
 

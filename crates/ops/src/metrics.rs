@@ -70,6 +70,10 @@ labels! {
         PathSwitch = "path_switch",
         /// Relocation of a session to another UPF, until the old UPF has released it.
         Relocation = "relocation",
+        /// Change of the QoS of a session by the network, until UPF and UE have confirmed it.
+        SessionModification = "session_modification",
+        /// Configuration update or GUTI reallocation, until the UE has confirmed it.
+        ConfigurationUpdate = "configuration_update",
         /// N2 handover (TS 23.502 4.9.1.3).
         Handover = "n2_handover",
         /// Mobility and periodic registration update (TS 23.502 4.2.2.2).
@@ -205,6 +209,8 @@ labels! {
         N2Outbound = "n2_outbound",
         /// Requests to the subscriber database.
         Subscribers = "subscribers",
+        /// Changed subscribers whose UEs are still to be looked for.
+        SubscriberChanges = "subscriber_changes",
     }
 }
 

@@ -18,4 +18,4 @@ pub use store::{
     BackupError, BackupHeader, Changes, Filter, KEY_VARIABLE, NEXT_KEY_VARIABLE, OnExisting, Page, RecordFault, SCHEMA,
     SqnClaim, Store, StoreError, check_location, is_shared_location, key_source, restore, shown_location,
 };
-pub use udm::{Answer, HomeNetworkKey, HomeNetworkKeyError, Profile, Udm, UdmConfig, UdmError, UdmLoad};
+pub use udm::{Answer, HomeNetworkKey, HomeNetworkKeyError, Profile, Udm, UdmConfig, UdmError, UdmLoad, UdmOutput};

@@ -133,6 +133,28 @@ fn gnb_scenarios_run_to_their_end() {
     }
 }
 
+/// TS 33.501 6.12.3. The next page reaches the UE under its new GUTI.
+#[test]
+fn paged_ues_get_other_gutis() {
+    scenario_succeeds("nr", "guti-reallocation");
+    scenario_succeeds("eps", "guti-reallocation");
+}
+
+/// `vireo subscriber import --replace` with other bit rates for all UEs, which send packets: all
+/// sessions have them within 5 s, and the kernel has seen each packet and its answer.
+#[test]
+fn changed_subscribers_lose_no_packet() {
+    for (rat, ues) in [("nr", "1000"), ("eps", "200")] {
+        let line = ["demo", "--ues", ues, "--rat", rat, "--change-subscribers"];
+        let output = Command::new(VIREO).args(line).output().unwrap();
+        if refused(&output.stderr) {
+            return;
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{rat}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 /// UEs without PDN connection, and UEs whose packets are sent over NAS. The kernel counts these on
 /// N6 in both directions, also while worker processes are killed.
 #[test]

@@ -50,6 +50,27 @@ fn assert_no_key(text: &str) {
 }
 
 #[test]
+fn suspension_keeps_record_and_is_all_or_none() {
+    let lab = Lab::new();
+    lab.run_ok(&["add", "--imsi", "999700000000001", "--count", "2", "--k", K, "--opc", OPC]);
+    let suspended = |imsi: &str| {
+        let list: serde_json::Value = serde_json::from_str(&lab.run_ok(&["list", "--json"])).expect("JSON");
+        let all = list["subscribers"].as_array().expect("a list").clone();
+        let one = all.into_iter().find(|s| s["imsi"] == imsi).expect("the subscriber");
+        one["subscription"]["suspended"].as_bool().unwrap_or(false)
+    };
+    assert_eq!(lab.run_ok(&["suspend", "999700000000002"]), "suspended 1\n");
+    assert_eq!((suspended("999700000000001"), suspended("999700000000002")), (false, true));
+    let error = lab.run_failing(1, &["suspend", "999700000000001", "999700000000009"]);
+    assert!(error.contains("999700000000009 is not in"), "{error}");
+    assert!(!suspended("999700000000001"), "all or none");
+    // CSV has no such column.
+    lab.run_failing(1, &["export", "--format", "csv", "/dev/null"]);
+    assert_eq!(lab.run_ok(&["resume", "999700000000002"]), "resumed 1\n");
+    assert!(!suspended("999700000000002"));
+}
+
+#[test]
 fn rekey_changes_the_key_and_keeps_subscribers() {
     let lab = Lab::new();
     lab.run_ok(&["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC]);

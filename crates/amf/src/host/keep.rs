@@ -63,6 +63,7 @@ impl Host {
             tracing::info!(ues = resumed, sessions, elapsed_ms, "contexts of the last run resumed");
         }
         self.wait_for_sessions(now);
+        self.examine_stored_ues();
         self.persistence.keep = Some(Box::new(keep));
     }
 

@@ -16,6 +16,7 @@
 //! The host uses no sockets. Bounded queues carry messages from and to the balancer.
 
 mod builder;
+mod change_queue;
 mod cluster;
 mod database_takeover;
 mod deferred_event;
@@ -45,6 +46,7 @@ mod stale;
 mod state;
 mod status;
 mod step_metrics;
+mod subscriber_changes;
 mod takeover;
 mod timers;
 mod ue_query;
@@ -307,7 +309,8 @@ impl Host {
         let moving = self.is_moving();
         let retries = self.has_backlog() || moving || !self.events.disconnected.is_empty() || self.has_newcomers();
         let now = clock();
-        let due = self.events.timers.next().into_iter().chain(self.nodes.contest_due()).chain(self.guests.due()).min();
+        let due = self.events.timers.next().into_iter().chain(self.nodes.contest_due()).chain(self.guests.due());
+        let due = due.chain(self.events.changes.due()).min();
         let wait = due.map_or(Duration::from_secs(1), |at| at.since(now).into());
         // A worker that makes room does not wake the host for it.
         wait.min(if retries { Duration::from_micros(200) } else { self.workers.scaler.next(now) })
@@ -389,6 +392,7 @@ impl Host {
         metrics.queue_depth(Queue::N2Outbound, self.egress.len());
         let load = self.udm.load();
         metrics.queue_depth(Queue::Subscribers, load.deconceal_waiting + load.database_waiting);
+        metrics.queue_depth(Queue::SubscriberChanges, self.events.changes.len());
     }
 
     /// Processes one input.
@@ -426,6 +430,10 @@ impl Host {
             Input::Authentication { ltmsi, answer } => {
                 self.deliver_to(ltmsi, &Event::Authentication(*answer).into(), NfKind::Registration);
             }
+            Input::SubscribersChanged(changes) => self.on_subscribers_changed(changes),
+            Input::SubscriberRecord { supi, is_repeated, subscription } => {
+                self.on_subscriber_record(supi, is_repeated, *subscription);
+            }
             Input::Reload(reload) => self.reload(&reload),
             Input::Status { filter, reply } => {
                 // The requester may have timed out.
@@ -442,7 +450,10 @@ impl Host {
             }
             Input::Smf(event) => self.on_smf_event(event),
             Input::DatabaseLoaded(loaded) => self.enter_stored(*loaded),
-            Input::Map(map) => self.adopt(&map),
+            Input::Map(map) => {
+                self.adopt(&map);
+                self.events.changes.repeat();
+            }
             Input::BarrierReply { number, whole } => self.on_barrier_reply(number, whole),
             Input::Leave => self.egress.send(ClusterOutput::Leave),
             Input::LeaveGranted => self.on_leave_granted(),
@@ -509,6 +520,7 @@ impl Host {
         self.notify_disconnected();
         self.settle_contests(now);
         self.serve_ran_nodes(now);
+        self.serve_subscriber_changes(now);
         self.scale_nfs(now);
     }
 

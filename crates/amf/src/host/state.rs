@@ -1,5 +1,6 @@
 //! State of the host thread, by owner.
 
+use super::change_queue::SubscriberChanges;
 use super::cluster::Cluster;
 use super::deferred_event::DeferredEvent;
 use super::egress::CommitOrder;
@@ -147,6 +148,8 @@ pub(super) struct EventQueues {
     pub(super) disconnected: Vec<(AssocId, Vec<Slot>)>,
     /// UPFs that lost their sessions, and the first slot whose UE is not notified yet.
     pub(super) lost: VecDeque<(SocketAddr, u32)>,
+    /// Changes of subscribers that their UEs do not have yet.
+    pub(super) changes: SubscriberChanges,
 }
 
 impl EventQueues {

@@ -128,6 +128,8 @@ fn procedure(kind: Kind) -> Option<Procedure> {
         Kind::PathSwitch => Procedure::PathSwitch,
         Kind::Handover => Procedure::Handover,
         Kind::Relocation => Procedure::Relocation,
+        Kind::Modification => Procedure::SessionModification,
+        Kind::ConfigurationUpdate => Procedure::ConfigurationUpdate,
         Kind::Mobility => Procedure::Mobility,
         // A part of a service request, whose latency is counted as a whole.
         Kind::Activation => return None,
@@ -145,8 +147,9 @@ fn nf_kind(kind: Kind) -> Option<NfKind> {
         Kind::PathSwitch | Kind::Handover => NfKind::Handover,
         Kind::Paging => NfKind::Paging,
         Kind::Release => NfKind::StateManagement,
-        // Most of their time is waiting until no packets are in transit.
-        Kind::Activation | Kind::Relocation => return None,
+        Kind::ConfigurationUpdate => NfKind::StateManagement,
+        // Most of their time is waiting: until no packets are in transit, or an idle UE connects.
+        Kind::Activation | Kind::Relocation | Kind::Modification => return None,
     })
 }
 

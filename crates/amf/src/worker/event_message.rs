@@ -142,6 +142,7 @@ impl<'a> EventMessage<'a> {
 mod tests {
     use super::*;
     use vireo_core::sba::{N1N2Content, SmfResponse};
+    use vireo_core::subscription::Subscription;
     use vireo_types::Ltmsi;
 
     /// The variants of [`Event`] are encoded by their position.
@@ -165,6 +166,8 @@ mod tests {
                 sm_context: None,
             },
             Event::SmContextReleased { number: 5 },
+            Event::SubscriberChanged { subscription: None, is_repeated: false },
+            Event::SubscriberChanged { subscription: Some(Subscription::default()), is_repeated: true },
         ];
         for event in events {
             let text = format!("{event:?}");

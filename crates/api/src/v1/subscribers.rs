@@ -68,6 +68,8 @@ struct SubscriptionRecord {
     only: Option<String>,
     /// True if the subscriber may not use NR as secondary RAT.
     restricts_dcnr: Option<bool>,
+    /// True if the subscriber is suspended: it gets no service.
+    suspended: Option<bool>,
 }
 
 /// A subscribed slice.

@@ -116,6 +116,27 @@ pub fn session_setup_request(connection: &Connection, ambr: Ambr, session: Sessi
     }
 }
 
+/// Encodes the modification of one session or bearer.
+pub fn session_modify_request(
+    connection: &Connection,
+    psi: u8,
+    (ambr, nas): (Ambr, Option<Vec<u8>>),
+    transfer: Vec<u8>,
+) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => n2::session_modify_request(connection, psi, nas, transfer),
+        Dialect::Eps => s1::session_modify_request(connection, psi, (ambr, nas), &transfer),
+    }
+}
+
+/// Encodes another UE-AMBR.
+pub fn context_modification_request(connection: &Connection, ambr: Ambr) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => n2::context_modification_request(connection, ambr),
+        Dialect::Eps => s1::context_modification_request(connection, ambr),
+    }
+}
+
 /// Encodes the release of one session or bearer.
 pub fn session_release_command(
     connection: &Connection,

@@ -183,6 +183,7 @@ pub fn procedure_in_progress(ue: &UeContext) -> Option<NfKind> {
         Some(Procedure::ServiceRequest(_)) => return Some(NfKind::ServiceRequest),
         Some(Procedure::Deregistration(_)) => return Some(NfKind::Deregistration),
         Some(Procedure::Paging(_)) => return Some(NfKind::Paging),
+        Some(Procedure::ConfigurationUpdate(_)) => return Some(NfKind::StateManagement),
         None => {}
     }
     match ue.connection.map(|c| c.ran) {
@@ -197,7 +198,13 @@ pub fn procedure_in_progress(ue: &UeContext) -> Option<NfKind> {
 fn is_unsettled(sm: &SmContext) -> bool {
     let towards_ue = sm.stage != Stage::Established;
     let towards_ran = matches!(sm.ran, RanState::AwaitingUpf | RanState::SettingUp | RanState::Releasing { .. });
-    towards_ue || towards_ran || sm.n4 != N4State::Synced || sm.relocation.is_some() || sm.handover.forwarding.is_some()
+    let is_commanded = sm.terms.change.is_some_and(|change| change.deadline().is_some());
+    towards_ue
+        || is_commanded
+        || towards_ran
+        || sm.n4 != N4State::Synced
+        || sm.relocation.is_some()
+        || sm.handover.forwarding.is_some()
 }
 
 #[cfg(test)]

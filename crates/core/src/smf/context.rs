@@ -54,6 +54,56 @@ pub struct SmContext {
     pub since: Instant,
 }
 
+/// Change of the QoS of a session by the network, in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TermsChange {
+    pub upf: UpfUpdate,
+    pub command: ModificationCommand,
+    /// Time at which the change began.
+    pub since: Instant,
+}
+
+/// State of a change towards the UPF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UpfUpdate {
+    /// It is sent once no other request is outstanding.
+    Due,
+    Outstanding {
+        /// True if the rate has changed since it was sent.
+        stale: bool,
+    },
+    /// The UPF applies the terms.
+    Done,
+}
+
+/// State of a change towards the UE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModificationCommand {
+    /// It is sent once the UE is connected.
+    Due,
+    /// It was sent, and T3591 or T3486 runs.
+    Sent {
+        repeats: u8,
+        deadline: Instant,
+        /// True if the terms have changed since.
+        stale: bool,
+    },
+    /// The UE has confirmed it.
+    Done,
+    /// The UE has rejected it, or does not answer.
+    Failed,
+}
+
+impl TermsChange {
+    /// Returns the time of the next retransmission of the command.
+    pub fn deadline(&self) -> Option<Instant> {
+        match self.command {
+            ModificationCommand::Sent { deadline, .. } => Some(deadline),
+            ModificationCommand::Due | ModificationCommand::Done | ModificationCommand::Failed => None,
+        }
+    }
+}
+
 /// Name of a session's PFCP session: the UPF, and the SEIDs at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PfcpSession {
@@ -486,7 +536,8 @@ impl SmContext {
 pub fn deadline(sm: &SmContext) -> Option<Instant> {
     let relocation = sm.relocation.as_ref().and_then(|relocation| relocation.deadline);
     let forwarding = sm.handover.forwarding.as_ref().and_then(|forwarding| forwarding.deadline);
-    sm.deadline.into_iter().chain(relocation).chain(forwarding).min()
+    let command = sm.terms.change.as_ref().and_then(TermsChange::deadline);
+    sm.deadline.into_iter().chain(relocation).chain(forwarding).chain(command).min()
 }
 
 /// Returns the session's SEID at the SMF.

@@ -33,6 +33,22 @@ impl ErabRequest {
     }
 }
 
+/// Parameters of E-RAB to be Modified Item (TS 36.413 9.1.3.3): octets QCI and ARP priority level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErabQos {
+    pub qci: u8,
+    /// ARP priority level, 1 to 15.
+    pub arp_priority: u8,
+}
+
+impl ErabQos {
+    /// Decodes the octets of [`N2Sm::ModifyRequest`].
+    pub fn decode(octets: &[u8]) -> Option<Self> {
+        let [qci, arp_priority] = *octets else { return None };
+        Some(ErabQos { qci, arp_priority })
+    }
+}
+
 /// eNB end of S1-U in E-RAB Setup Item (TS 36.413 9.1.3.2): octets TEID and Transport Layer
 /// Address.
 #[derive(Debug)]
@@ -164,6 +180,11 @@ pub(super) fn setup_request(sm: &SmContext) -> Option<Output> {
     let request =
         ErabRequest { qci: sm.terms.five_qi, arp_priority: sm.terms.arp_priority.clamp(1, 15), tunnel: sm.uplink? };
     Some(Output::N2(N2Sm::SetupRequest, request.encode()))
+}
+
+/// Builds the modification of the E-RAB to the present QoS of the bearer.
+pub(super) fn modify_request(sm: &SmContext) -> Option<Output> {
+    Some(Output::N2(N2Sm::ModifyRequest, vec![sm.terms.five_qi, sm.terms.arp_priority.clamp(1, 15)]))
 }
 
 /// Builds the release of the E-RAB, which has no parameters.

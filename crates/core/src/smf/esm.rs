@@ -7,14 +7,17 @@ use super::apn_ambr::{apn_ambr, extended_apn_ambr};
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::interface::Output;
 use super::session_request::SessionRequest;
-use super::{control_plane, messages, n1, options, release};
+use super::{control_plane, messages, modify, n1, options, release};
 use crate::Env;
+use crate::subscription::Ambr;
 use vireo_types::{Duration, Instant, PduSessionType};
 use vireo_wire::nas::{GsmCause, NasExtendedProtocolConfigurationOptions, NasGprsTimer3};
 use vireo_wire::nas_eps::*;
 
 /// Timer of ACTIVATE DEFAULT EPS BEARER CONTEXT REQUEST (TS 24.301 table 10.3.2).
 const T3485: Duration = Duration::from_secs(8);
+/// Timer of MODIFY EPS BEARER CONTEXT REQUEST (TS 24.301 table 10.3.2).
+pub(super) const T3486: Duration = Duration::from_secs(8);
 /// Timer of DEACTIVATE EPS BEARER CONTEXT REQUEST (TS 24.301 table 10.3.2).
 pub(super) const T3495: Duration = Duration::from_secs(8);
 /// ESM cause #52, single address bearers only allowed (TS 24.301 6.5.1.3). 5GSM does not have it.
@@ -167,6 +170,18 @@ pub(super) fn activate_request(sm: &SmContext, pti: u8, cause: Option<u8>, optio
     output(request, sm.id(), pti)
 }
 
+/// Builds a MODIFY EPS BEARER CONTEXT REQUEST with QoS and APN-AMBR of the bearer (8.3.18).
+pub(super) fn modify_request(sm: &SmContext) -> Option<Output> {
+    let Ambr { uplink_bps, downlink_bps } = sm.terms.ambr;
+    let mut request = NasModifyEpsBearerContextRequest::new()
+        .with_new_eps_qos(NasEpsQualityOfService::new(vec![sm.terms.five_qi]))
+        .with_apn_ambr(apn_ambr(downlink_bps, uplink_bps)?);
+    if let Some(extended) = extended_apn_ambr(downlink_bps, uplink_bps) {
+        request = request.with_extended_apn_ambr(NasExtendedApnAggregateMaximumBitRate::from_ambr(extended));
+    }
+    output(request, sm.id(), release::NO_PTI)
+}
+
 /// Handles an ESM message of the UE for an existing bearer.
 pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     let ReceivedEsm { ebi, pti, message } = match decode(octets) {
@@ -180,6 +195,17 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             Stage::Releasing { .. } => release::end(sm, out),
             _ => out.extend(status(ebi, pti, GsmCause::MessageTypeNotCompatibleWithTheProtocolState)),
         },
+        NasEsmMessage::ModifyEpsBearerContextAccept(_) if modify::completed(sm) => {}
+        NasEsmMessage::ModifyEpsBearerContextReject(reject) if modify::is_sent(sm) => {
+            modify::rejected(sm, reject.esm_cause.value, out);
+            // The UE does not have the bearer (6.4.3.5).
+            if reject.esm_cause.cause() == Some(EsmCause::InvalidEpsBearerIdentity) {
+                ended_by_ue(sm, out);
+            }
+        }
+        NasEsmMessage::ModifyEpsBearerContextAccept(_) | NasEsmMessage::ModifyEpsBearerContextReject(_) => {
+            out.extend(status(ebi, pti, GsmCause::MessageTypeNotCompatibleWithTheProtocolState));
+        }
         NasEsmMessage::PdnDisconnectRequest(_) => release::requested(sm, pti, env, out),
         NasEsmMessage::BearerResourceAllocationRequest(request) => {
             let cause = NasEsmCause::from_cause(resource_cause(pti, &request.traffic_flow_aggregate));

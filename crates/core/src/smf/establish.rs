@@ -49,6 +49,7 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         // The subscribed policy precedes the configured one (TS 33.501 6.6.1).
         up_security: request.subscription.up_security.or(dnn.up_security),
         framed_routes: request.subscription.framed_routes.clone(),
+        change: None,
     };
     // A UE of EPS that assigns a PDU session identity learns the session that its PDN connection
     // becomes in 5G (TS 23.502 4.11.1.5.4).

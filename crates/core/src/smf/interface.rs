@@ -131,6 +131,10 @@ pub enum Input<'a> {
     MovePrepared(Dialect, &'a [u8]),
     /// The handover continues without forwarding of packets through the UPF.
     NoForwarding,
+    /// The subscription to the data network has changed.
+    ChangeTerms(&'a DnnSubscription),
+    /// The UE is connected: send a command that waits for it.
+    Connected,
 }
 
 /// Effect of a session step, executed after its commit.
@@ -169,6 +173,10 @@ pub enum Output {
     ReleaseConnection,
     /// The RAN can or cannot fulfil the rates of QoS flows any more: numbers of flows.
     QosFlowsNotified { fulfilled: u8, not_fulfilled: u8 },
+    /// UPF and UE have the changed terms; contains the time at which the change began.
+    Modified(Instant),
+    /// The UE has rejected the changed terms with this cause, or has not answered (0).
+    NotModified(u8),
 }
 
 /// Acknowledgement of a session by the target of a handover.

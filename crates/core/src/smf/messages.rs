@@ -61,6 +61,30 @@ pub(super) fn release_command(sm: &SmContext, pti: u8, cause: u8) -> Option<Outp
     }
 }
 
+/// Returns the time after which the command to modify a session is sent again: T3591 or T3486.
+pub(super) fn modification_timer(sm: &SmContext, env: &Env<'_>) -> Duration {
+    match sm.dialect {
+        Dialect::Nr => env.config.timers.t3592,
+        Dialect::Eps => esm::T3486,
+    }
+}
+
+/// Builds the command to modify a session to its present terms.
+pub(super) fn modification_command(sm: &SmContext, config: &CoreConfig) -> Option<Output> {
+    match sm.dialect {
+        Dialect::Nr => n1::modification_command(sm, config),
+        Dialect::Eps => esm::modify_request(sm),
+    }
+}
+
+/// Builds the modification of the user plane at the RAN to the present terms.
+pub(super) fn ran_modify_request(sm: &SmContext) -> Option<Output> {
+    match sm.dialect {
+        Dialect::Nr => n2::terms_request(sm),
+        Dialect::Eps => erab::modify_request(sm),
+    }
+}
+
 /// Builds the reject of a release that the UE requests.
 pub(super) fn release_reject(sm: &SmContext, pti: u8, cause: GsmCause) -> Option<Output> {
     match sm.dialect {

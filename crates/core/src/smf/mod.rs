@@ -18,6 +18,8 @@ mod forwarding;
 mod handover;
 mod interface;
 mod messages;
+mod modification;
+mod modify;
 mod n1;
 mod n2;
 mod n4;
@@ -35,12 +37,12 @@ mod upf;
 mod user_plane;
 
 pub use context::{
-    Forwarding, ForwardingEnds, ForwardingRequest, ForwardingRules, ForwardingStep, N4State, PfcpSession, RanState,
-    Relocation, RelocationStep, SessionHandover, SessionState, SessionStatus, SmContext, Stage, Tunnel, Usage,
-    deadline, ebi, seid,
+    Forwarding, ForwardingEnds, ForwardingRequest, ForwardingRules, ForwardingStep, ModificationCommand, N4State,
+    PfcpSession, RanState, Relocation, RelocationStep, SessionHandover, SessionState, SessionStatus, SmContext, Stage,
+    TermsChange, Tunnel, UpfUpdate, Usage, deadline, ebi, seid,
 };
 pub use control_plane::{DOWNLINK_FAULT, downlink_packet};
-pub use erab::{ErabAdmission, ErabForwarding, ErabRequest, ErabTunnel, erab_to_move};
+pub use erab::{ErabAdmission, ErabForwarding, ErabQos, ErabRequest, ErabTunnel, erab_to_move};
 pub use esm::offered_by_attach;
 pub(crate) use esm::{is_requested_by, session_identity, unanswered_request};
 pub use forwarding::handover_command;
@@ -48,6 +50,7 @@ pub use handover::switched;
 pub use interface::{Create, Input, N2Sm, Output};
 #[cfg(test)]
 pub(crate) use messages::command_with_forwarding;
+pub use modify::awaits_connection;
 #[cfg(test)]
 pub(crate) use n2::modify_confirm as modify_confirm_transfer;
 pub use n2::{HandoverRefusal, modify_refusal, refusal};
@@ -142,6 +145,8 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         Input::TargetUpfLost => relocate::on_target_lost(sm, env, &mut out),
         Input::Deadline => deadline_passed(sm, env, &mut out),
         Input::Convert(dialect) => convert::convert(sm, dialect, env, &mut out),
+        Input::ChangeTerms(subscribed) => modify::change(sm, subscribed, env),
+        Input::Connected => modification::send(sm, env, &mut out),
     }
     if was_elsewhere {
         relocate::proceed(sm, env, &mut out);
@@ -149,12 +154,14 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
     }
     forwarding::proceed(sm, env, &mut out);
     charging::proceed(sm, env, &mut out);
+    modification::proceed(sm, &mut out);
     out
 }
 
 fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     relocate::deadline_passed(sm, env, out);
     forwarding::deadline_passed(sm, env);
+    modification::deadline_passed(sm, env, out);
     match &sm.stage {
         // The deadline was changed or cleared meanwhile.
         _ if sm.deadline.is_none_or(|at| at > env.now) => {}

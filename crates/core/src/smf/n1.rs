@@ -102,6 +102,27 @@ pub(super) fn default_flow(five_qi: u8, ebi: Option<u8>) -> Vec<u8> {
     flow
 }
 
+/// Returns the change of the default flow to this 5QI (TS 24.501 9.11.4.12): modify, with all
+/// parameters.
+fn changed_flow(five_qi: u8, ebi: Option<u8>) -> Vec<u8> {
+    const MODIFY: u8 = 0x60;
+    let mut flow = default_flow(five_qi, ebi);
+    flow[1] = MODIFY;
+    flow
+}
+
+/// Builds a PDU Session Modification Command (TS 24.501 6.3.2.2) with the present terms.
+pub(super) fn modification_command(sm: &SmContext, config: &CoreConfig) -> Option<Output> {
+    let ebi = ebi(sm.index).filter(|_| config.eps.interworks);
+    let mut command = NasPduSessionModificationCommand::new()
+        .with_session_ambr(session_ambr(&sm.terms))
+        .with_authorized_qos_flow_descriptions(NasQosFlowDescriptions::new(changed_flow(sm.terms.five_qi, ebi)));
+    if let Some(bearer) = ebi.and_then(|ebi| mapped_bearer(sm, ebi, MappedEpsBearerOpCode::Modify)) {
+        command.set_mapped_eps_bearer_contexts(bearer);
+    }
+    output(command, sm.psi, 0)
+}
+
 /// Returns the Session-AMBR (TS 24.501 9.11.4.14) of a session.
 pub(super) fn session_ambr(terms: &SessionTerms) -> NasSessionAmbr {
     let (down, up) = (ambr(terms.ambr.downlink_bps), ambr(terms.ambr.uplink_bps));
@@ -110,7 +131,7 @@ pub(super) fn session_ambr(terms: &SessionTerms) -> NasSessionAmbr {
 
 /// Returns the EPS bearer that the session becomes in EPS (TS 24.501 9.11.4.8): identity, QoS and
 /// APN-AMBR, also the extended one.
-fn mapped_bearer(sm: &SmContext, ebi: u8) -> Option<NasMappedEpsBearerContexts> {
+fn mapped_bearer(sm: &SmContext, ebi: u8, code: MappedEpsBearerOpCode) -> Option<NasMappedEpsBearerContexts> {
     use vireo_wire::nas_eps::EpsQos;
     let ambr = apn_ambr(sm.terms.ambr.downlink_bps, sm.terms.ambr.uplink_bps)?.value.to_vec();
     let qos = MappedEpsBearerParam::from_eps_qos(EpsQos::new(sm.terms.five_qi, None, None, None)).ok()?;
@@ -118,7 +139,7 @@ fn mapped_bearer(sm: &SmContext, ebi: u8) -> Option<NasMappedEpsBearerContexts> 
     let extended = extended_apn_ambr(sm.terms.ambr.downlink_bps, sm.terms.ambr.uplink_bps);
     let extended = extended.map(MappedEpsBearerParam::from_extended_apn_ambr);
     let params = [qos, ambr].into_iter().chain(extended).collect();
-    let bearer = MappedEpsBearerContext::new(ebi, MappedEpsBearerOpCode::Create, true, params).ok()?;
+    let bearer = MappedEpsBearerContext::new(ebi, code, true, params).ok()?;
     NasMappedEpsBearerContexts::from_contexts(&[bearer]).ok()
 }
 
@@ -158,7 +179,7 @@ pub(super) fn establishment_accept(
     if sm.always_on {
         accept.set_always_on_pdu_session_indication(NasAlwaysOnPduSessionIndication::from_apsi(true));
     }
-    if let Some(bearer) = ebi.and_then(|ebi| mapped_bearer(sm, ebi)) {
+    if let Some(bearer) = ebi.and_then(|ebi| mapped_bearer(sm, ebi, MappedEpsBearerOpCode::Create)) {
         accept.set_mapped_eps_bearer_contexts(bearer);
     }
     if !options.is_empty() {

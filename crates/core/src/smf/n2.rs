@@ -32,18 +32,8 @@ fn request(sm: &SmContext, erab: Option<ERABID>) -> Option<Output> {
         PduSessionType::Ipv6 => PDUSessionType::ipv6,
         PduSessionType::Ipv4v6 => PDUSessionType::ipv4v6,
     };
-    let rate = |bps: u64| BitRate(bps.min(MAX_BIT_RATE));
-    let ambr =
-        PDUSessionAggregateMaximumBitRate::new(rate(sm.terms.ambr.downlink_bps), rate(sm.terms.ambr.uplink_bps), None);
-    let five_qi = NonDynamic5QIDescriptor::new(FiveQI(sm.terms.five_qi.into()), None, None, None, None);
-    let arp = AllocationAndRetentionPriority::new(
-        PriorityLevelARP(sm.terms.arp_priority.clamp(1, 15)),
-        PreEmptionCapability::shall_not_trigger_pre_emption,
-        PreEmptionVulnerability::not_pre_emptable,
-        None,
-    );
-    let qos = QosFlowLevelQosParameters::new(QosCharacteristics::nonDynamic5QI(five_qi), arp, None, None, None, None);
-    let flow = QosFlowSetupRequestItem::new(QosFlowIdentifier(DEFAULT_QFI.into()), qos, erab, None);
+    let ambr = ambr(sm);
+    let flow = QosFlowSetupRequestItem::new(QosFlowIdentifier(DEFAULT_QFI.into()), flow_qos(sm), erab, None);
     let security = up_security::indication(sm);
     let security = security.map(|one| build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, SecurityIndication(one)));
     let ies = [
@@ -61,6 +51,39 @@ fn request(sm: &SmContext, erab: Option<ERABID>) -> Option<Output> {
     let ies: Result<Vec<_>, _> = ies.into_iter().chain(security).chain([flows]).collect();
     let transfer = PDUSessionResourceSetupRequestTransfer::new(ProtocolIEContainer(ies.ok()?));
     Some(Output::N2(N2Sm::SetupRequest, encode_open_type(&transfer).ok()?.to_vec()))
+}
+
+fn ambr(sm: &SmContext) -> PDUSessionAggregateMaximumBitRate {
+    let rate = |bps: u64| BitRate(bps.min(MAX_BIT_RATE));
+    PDUSessionAggregateMaximumBitRate::new(rate(sm.terms.ambr.downlink_bps), rate(sm.terms.ambr.uplink_bps), None)
+}
+
+/// Returns the parameters of the default flow.
+fn flow_qos(sm: &SmContext) -> QosFlowLevelQosParameters {
+    let five_qi = NonDynamic5QIDescriptor::new(FiveQI(sm.terms.five_qi.into()), None, None, None, None);
+    let arp = AllocationAndRetentionPriority::new(
+        PriorityLevelARP(sm.terms.arp_priority.clamp(1, 15)),
+        PreEmptionCapability::shall_not_trigger_pre_emption,
+        PreEmptionVulnerability::not_pre_emptable,
+        None,
+    );
+    QosFlowLevelQosParameters::new(QosCharacteristics::nonDynamic5QI(five_qi), arp, None, None, None, None)
+}
+
+/// Builds the PDU Session Resource Modify Request Transfer with the present terms.
+pub(super) fn terms_request(sm: &SmContext) -> Option<Output> {
+    let id = QosFlowIdentifier(DEFAULT_QFI.into());
+    let flow = QosFlowAddOrModifyRequestItem::new(id, Some(flow_qos(sm)), None, None);
+    let ies = [
+        build_ngap_ie!(PDUSessionResourceModifyRequestTransfer, PDUSessionAggregateMaximumBitRate(ambr(sm))),
+        build_ngap_ie!(
+            PDUSessionResourceModifyRequestTransfer,
+            QosFlowAddOrModifyRequestList(QosFlowAddOrModifyRequestList(vec![flow]))
+        ),
+    ];
+    let ies: Result<Vec<_>, _> = ies.into_iter().collect();
+    let transfer = PDUSessionResourceModifyRequestTransfer::new(ProtocolIEContainer(ies.ok()?));
+    Some(Output::N2(N2Sm::ModifyRequest, encode_open_type(&transfer).ok()?.to_vec()))
 }
 
 /// Builds the PDU Session Resource Modify Request Transfer: replaces the UPF end of the tunnel with

@@ -150,6 +150,20 @@ fn is_simple(sm: &SmContext, config: &CoreConfig) -> bool {
     config.profile(sm.terms.snssai) == SliceProfile::Iot
 }
 
+/// Returns true if the QER of the session has a rate.
+pub(super) fn has_rate(sm: &SmContext, config: &CoreConfig) -> bool {
+    !is_simple(sm, config)
+}
+
+/// Builds a Session Modification Request with the rate of the session.
+pub(super) fn rate_request(sm: &SmContext) -> Output {
+    request(sm, MessageType::SESSION_MODIFICATION_REQUEST, sm.pfcp.up_seid, |message| {
+        message.group(UpdateQer::ID, |rule| {
+            rule.put(&session_qer(sm.dialect)).put(&session_rate(sm));
+        });
+    })
+}
+
 fn session_rate(sm: &SmContext) -> Mbr {
     let kbps = |bps: u64| bps.div_ceil(1000);
     Mbr { uplink_kbps: kbps(sm.terms.ambr.uplink_bps), downlink_kbps: kbps(sm.terms.ambr.downlink_bps) }

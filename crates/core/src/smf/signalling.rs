@@ -5,7 +5,7 @@
 use super::context::{RanState, SmContext, Stage};
 use super::interface::Output;
 use super::n1::{self, Received5gsm};
-use super::{n2, release};
+use super::{modify, n2, release};
 use crate::Env;
 use vireo_wire::nas::{GsmCause, Nas5gsmMessage as Message, NasPduSessionModificationRequest};
 
@@ -38,7 +38,16 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
         Message::PduSessionModificationRequest(requested) => modification(sm, pti, &requested, out),
         Message::PduSessionReleaseRequest(_) => release::requested(sm, pti, env, out),
         Message::PduSessionReleaseComplete(_) => release::completed(sm, pti, out),
-        // The network modifies no session, so there is no such procedure to complete.
+        // The network's procedure has no PTI (TS 24.501 6.3.2.2).
+        Message::PduSessionModificationComplete(_) if pti == release::NO_PTI && modify::completed(sm) => {}
+        Message::PduSessionModificationCommandReject(reject) if pti == release::NO_PTI && modify::is_sent(sm) => {
+            let cause = reject.fgsm_cause.cause_for_network();
+            modify::rejected(sm, cause.as_u8(), out);
+            // The UE does not have the session (TS 24.501 6.3.2.4).
+            if cause == GsmCause::InvalidPduSessionIdentity {
+                ended_by_ue(sm, out);
+            }
+        }
         Message::PduSessionModificationComplete(_) | Message::PduSessionModificationCommandReject(_) => {
             out.extend(status(GsmCause::PtiMismatch));
         }
@@ -51,6 +60,14 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
         // Messages of the network's direction, and those of features that Vireo does not implement.
         _ => out.extend(status(GsmCause::MessageTypeNonExistentOrNotImplemented)),
     }
+}
+
+/// Releases a session that the UE does not have.
+fn ended_by_ue(sm: &mut SmContext, out: &mut Vec<Output>) {
+    if matches!(sm.ran, RanState::SettingUp | RanState::Up) {
+        out.extend(n2::release_command());
+    }
+    release::end(sm, out);
 }
 
 /// Handles PDU session modification by the UE (TS 24.501 6.4.2): only the subscribed QoS is
@@ -95,12 +112,8 @@ fn status_received(sm: &mut SmContext, pti: u8, cause: GsmCause, env: &Env<'_>, 
     let no_session = cause == GsmCause::InvalidPduSessionIdentity;
     match sm.stage {
         Stage::Releasing { pti: running, .. } if fatal && (no_session || running == pti) => release::end(sm, out),
-        Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established if no_session => {
-            if matches!(sm.ran, RanState::SettingUp | RanState::Up) {
-                out.extend(n2::release_command());
-            }
-            release::end(sm, out);
-        }
+        Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established if no_session => ended_by_ue(sm, out),
+        Stage::Established if fatal && pti == release::NO_PTI => _ = modify::rejected(sm, cause.as_u8(), out),
         Stage::Accepted { pti: running } if fatal && running == pti => {
             release::start(sm, release::NO_PTI, GsmCause::ProtocolErrorUnspecified.as_u8(), env, out);
         }

@@ -1,12 +1,13 @@
 //! Terms of a session, and their stored form.
 
+use super::context::TermsChange;
 use crate::subscription::{Ambr, UpSecurity, mark_further, read_further};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeTuple;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use vireo_types::{Dnn, Network, Snssai};
 
-/// Terms of a session, from the subscription at its establishment. They never change.
+/// Terms of a session, from the subscription. Slice and data network never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionTerms {
     pub snssai: Snssai,
@@ -21,6 +22,9 @@ pub struct SessionTerms {
     pub up_security: Option<UpSecurity>,
     /// Networks behind the UE.
     pub framed_routes: Vec<Network>,
+    /// Change of these terms that the UPF or the UE has not confirmed. The UE's context stores it
+    /// apart; a separate SMF has none.
+    pub change: Option<TermsChange>,
 }
 
 /// Form of the terms in formats that name the fields.
@@ -36,6 +40,8 @@ struct NamedTerms {
     up_security: Option<UpSecurity>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     framed_routes: Vec<Network>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    change: Option<TermsChange>,
 }
 
 impl Serialize for SessionTerms {
@@ -43,7 +49,7 @@ impl Serialize for SessionTerms {
     /// framed routes follow if the bit rates have their mark. Terms without either are those of
     /// release 0.2.0.
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let SessionTerms { snssai, dnn, ambr, five_qi, arp_priority, up_security, framed_routes } = self;
+        let SessionTerms { snssai, dnn, ambr, five_qi, arp_priority, up_security, framed_routes, change } = self;
         if s.is_human_readable() {
             let (dnn, framed_routes) = (dnn.clone(), framed_routes.clone());
             return NamedTerms {
@@ -54,6 +60,7 @@ impl Serialize for SessionTerms {
                 arp_priority: *arp_priority,
                 up_security: *up_security,
                 framed_routes,
+                change: *change,
             }
             .serialize(s);
         }
@@ -76,9 +83,9 @@ impl<'de> Deserialize<'de> for SessionTerms {
         if !d.is_human_readable() {
             return d.deserialize_tuple(6, BinaryVisitor);
         }
-        let NamedTerms { snssai, dnn, ambr, five_qi, arp_priority, up_security, framed_routes } =
+        let NamedTerms { snssai, dnn, ambr, five_qi, arp_priority, up_security, framed_routes, change } =
             NamedTerms::deserialize(d)?;
-        Ok(SessionTerms { snssai, dnn, ambr, five_qi, arp_priority, up_security, framed_routes })
+        Ok(SessionTerms { snssai, dnn, ambr, five_qi, arp_priority, up_security, framed_routes, change })
     }
 }
 
@@ -99,7 +106,7 @@ impl<'de> Visitor<'de> for BinaryVisitor {
         let five_qi = seq.next_element()?.ok_or_else(missing)?;
         let (arp_priority, up_security) = UpSecurity::from_mark(seq.next_element()?.ok_or_else(missing)?);
         let framed_routes = if further { seq.next_element()?.ok_or_else(missing)? } else { Vec::new() };
-        Ok(SessionTerms { snssai, dnn, ambr, five_qi, arp_priority, up_security, framed_routes })
+        Ok(SessionTerms { snssai, dnn, ambr, five_qi, arp_priority, up_security, framed_routes, change: None })
     }
 }
 
@@ -118,6 +125,7 @@ mod tests {
             arp_priority: 8,
             up_security: None,
             framed_routes: Vec::new(),
+            change: None,
         };
         let policy = UpSecurity { integrity: Preferred, confidentiality: NotNeeded };
         let secured = SessionTerms { up_security: Some(policy), ..plain.clone() };

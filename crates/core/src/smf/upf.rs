@@ -3,7 +3,7 @@
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::interface::Output;
 use super::n4::{self, Answer, Report};
-use super::{charging, convert, establish, forwarding, release, relocate, user_plane};
+use super::{charging, convert, establish, forwarding, modify, release, relocate, user_plane};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
@@ -34,10 +34,11 @@ fn handle(sm: &mut SmContext, (octets, converts): (&[u8], bool), env: &Env<'_>, 
             sm.n4 = N4State::Synced;
             let is_forwarding = forwarding::answered(sm, Some(ends));
             let is_requested = std::mem::take(&mut sm.usage.is_requested);
+            let is_rate = modify::upf_answered(sm);
             match sm.stage {
                 Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
                 _ if is_requested => relocate::reported(sm, env, out),
-                _ if stale || converts || is_forwarding => {}
+                _ if stale || converts || is_forwarding || is_rate => {}
                 _ => user_plane::settled(sm, out),
             }
             if stale

@@ -6,7 +6,7 @@
 
 use super::context::{N4State, RanState, SessionHandover, SmContext, Stage, Tunnel};
 use super::interface::{N2Sm, Output};
-use super::{control_plane, forwarding, messages, n4, release, relocate, up_security};
+use super::{control_plane, forwarding, messages, modify, n4, release, relocate, up_security};
 use crate::Env;
 use vireo_types::Dialect;
 use vireo_wire::nas::GsmCause;
@@ -62,6 +62,7 @@ pub(super) fn deactivate(sm: &mut SmContext, out: &mut Vec<Output>) {
             sm.ran = RanState::Idle;
             sm.handover.target = None;
             forwarding::end(sm);
+            modify::interrupt(sm);
             sm.deadline = None;
             forward_to(sm, None, out);
         }
@@ -263,6 +264,7 @@ pub(super) fn upf_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
     (sm.pfcp.up_seid, sm.uplink, sm.downlink) = (0, None, None);
     sm.handover = SessionHandover::default();
     (sm.usage.is_requested, sm.usage.spent) = (false, false);
+    modify::upf_lost(sm);
     match sm.stage {
         Stage::Requested { .. } => {}
         Stage::Accepted { .. } | Stage::Activating { .. } => {

@@ -30,6 +30,11 @@ pub enum Kind {
     /// Relocation of a PDU session to another UPF, from the order to the end of the PFCP session at
     /// the old UPF.
     Relocation,
+    /// Change of the QoS of a session by the network, until UPF and UE have confirmed it.
+    Modification,
+    /// Update of the configuration of a UE by the network, from CONFIGURATION UPDATE COMMAND or
+    /// GUTI REALLOCATION COMMAND to its completion.
+    ConfigurationUpdate,
 }
 
 /// Output of a step for counters and logs. It has no effect on state.

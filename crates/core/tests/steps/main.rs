@@ -22,4 +22,5 @@ mod security_mode;
 mod session_requests;
 mod slices;
 mod stale;
+mod subscriber;
 mod view;

@@ -280,3 +280,86 @@ fn page_of_5g_has_drx_cycle_and_capability() {
         assert_eq!(found, expected);
     }
 }
+
+fn updates(lab: &Lab) -> (usize, usize) {
+    let count = |f: fn(&Note) -> bool| lab.notes.iter().filter(|n| f(n)).count();
+    (
+        count(|n| matches!(n, Note::Succeeded(Kind::ConfigurationUpdate, _))),
+        count(|n| matches!(n, Note::Failed(Kind::ConfigurationUpdate, _))),
+    )
+}
+
+/// TS 33.501 6.12.3.
+#[test]
+fn paged_ue_gets_another_5g_guti() {
+    let mut lab = idle();
+    let before = lab.ue.guti();
+    downlink_packet(&mut lab);
+    lab.settle();
+    let context = lab.context().expect("a context");
+    assert_eq!((context.procedure, context.identity.old_tmsi), (None, None));
+    assert_eq!(context.identity.tmsi, lab.ue.guti().map(|guti| guti.tmsi));
+    assert_ne!(lab.ue.guti(), before);
+    assert_eq!(updates(&lab), (1, 0));
+    // Neither a service request of its own nor a registration needs the procedure.
+    lab.idle();
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Signalling, out).expect("a request"));
+    assert_eq!(updates(&lab), (1, 0));
+}
+
+#[test]
+fn registration_needs_no_configuration_update() {
+    let mut lab = idle();
+    lab.answers_paging = false;
+    downlink_packet(&mut lab);
+    lab.settle();
+    lab.ue_does(|ue, p, out| ue.register(p, ue::Registration::Mobility, out).expect("a request"));
+    assert_eq!(updates(&lab), (0, 0));
+    assert!(lab.context().is_some_and(|c| !c.pending.reallocate));
+}
+
+/// T3555 (TS 24.501 5.4.4.6 a).
+#[test]
+fn unanswered_configuration_update_repeats() {
+    let mut lab = idle();
+    lab.answers_paging = false;
+    downlink_packet(&mut lab);
+    lab.settle();
+    let before = lab.context().and_then(|c| c.identity.tmsi);
+    lab.slow = Some(vireo_wire::ngap::NgapPduKind::Initiating_UplinkNASTransport);
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Paged, out).expect("a request"));
+    assert!(matches!(lab.context().and_then(|c| c.procedure), Some(Procedure::ConfigurationUpdate(_))));
+    lab.wait(Duration::from_millis(29_900));
+    assert_eq!(lab.late.len(), 5, "the UE answers each command");
+    assert_eq!(updates(&lab), (0, 0));
+    lab.wait(Duration::from_millis(200));
+    assert_eq!(updates(&lab), (0, 1));
+    let context = lab.context().expect("a context");
+    assert!(context.procedure.is_none() && context.connection.is_some());
+    assert_eq!(context.identity.old_tmsi, before, "both are valid");
+    // A late answer changes nothing; a message under the new 5G-GUTI confirms it.
+    lab.slow = None;
+    for (n, pdu) in std::mem::take(&mut lab.late) {
+        lab.take_from_gnb(n, &pdu);
+    }
+    lab.settle();
+    lab.idle();
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Signalling, out).expect("a request"));
+    assert_eq!(lab.context().and_then(|c| c.identity.old_tmsi), None);
+}
+
+/// The connection ends during the update: both 5G-GUTIs stay valid, and the UE is not paged for it.
+#[test]
+fn lost_connection_ends_configuration_update() {
+    let mut lab = idle();
+    lab.answers_paging = false;
+    downlink_packet(&mut lab);
+    lab.settle();
+    lab.slow = Some(vireo_wire::ngap::NgapPduKind::Initiating_UplinkNASTransport);
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Paged, out).expect("a request"));
+    let pages_before = pages(&lab);
+    lab.idle();
+    assert_eq!((updates(&lab), pages(&lab)), ((0, 1), pages_before));
+    let context = lab.context().expect("a context");
+    assert!(context.procedure.is_none() && context.identity.old_tmsi.is_some() && !context.pending.is_due());
+}

@@ -145,6 +145,53 @@ impl Enb {
         Ok(())
     }
 
+    /// Applies other QoS to E-RABs (TS 36.413 8.2.2).
+    pub(super) fn bearer_modify(
+        &mut self,
+        pdu: &S1APPDU<'_>,
+        inbox: &mut Inbox,
+        out: &mut Outbox,
+    ) -> Result<(), Fault> {
+        extract_s1ap_ies!(pdu, ERABModifyRequest,
+            req mme: u32 = MME_UE_S1AP_ID(id),
+            req enb: u32 = eNB_UE_S1AP_ID(id),
+        );
+        let bearers = pdu.items::<ie::E_RABToBeModifiedListBearerModReq>().collect::<Result<Vec<_>, Error>>()?;
+        let (id, owner) = self.identify(mme, enb)?;
+        let (mut modified, mut failed) = (Vec::new(), Vec::new());
+        for bearer in &bearers {
+            let is_it = |tunnel: &Tunnel| u64::from(tunnel.psi) == bearer.e_rab_id.0;
+            match self.tunnels(id).iter().find(|tunnel| is_it(tunnel)) {
+                Some(tunnel) => {
+                    inbox.events.push(Event::QosModified { owner, psi: tunnel.psi });
+                    let item = ERABModifyItemBearerModRes::new(bearer.e_rab_id, None);
+                    modified.push(build_s1ap_ie!(IGNORE E_RABModifyItemBearerModRes(item))?);
+                }
+                None => {
+                    let cause = Cause::radioNetwork(CauseRadioNetwork::unknown_E_RAB_ID);
+                    failed.push((bearer.e_rab_id, cause));
+                }
+            }
+        }
+        let mut ies = vec![
+            build_s1ap_ie!(ERABModifyResponse, MME_UE_S1AP_ID(mme))?,
+            build_s1ap_ie!(ERABModifyResponse, eNB_UE_S1AP_ID(id.0))?,
+        ];
+        if !modified.is_empty() {
+            let list = ERABModifyListBearerModRes(modified);
+            ies.push(build_s1ap_ie!(ERABModifyResponse, E_RABModifyListBearerModRes(list))?);
+        }
+        if !failed.is_empty() {
+            ies.push(build_s1ap_ie!(ERABModifyResponse, E_RABFailedToModifyList(failed_list(failed)?))?);
+        }
+        let message = ERABModifyResponse::new(ProtocolIEContainer(ies));
+        encode(out, self.stream(id), S1AP_PDU::of_message(&message, ERABModifyResponse::CRITICALITY))?;
+        for bearer in &bearers {
+            inbox.deliver(owner, &bearer.nas_pdu.0);
+        }
+        Ok(())
+    }
+
     fn add_bearers(
         &mut self,
         id: ConnectionId,

@@ -47,6 +47,7 @@ impl Enb {
             Kind::Initiating_downlinkNASTransport => self.downlink_nas(&pdu, inbox),
             Kind::Initiating_InitialContextSetup => self.initial_context_setup(&pdu, inbox, out),
             Kind::Initiating_E_RABSetup => self.bearer_setup(&pdu, inbox, out),
+            Kind::Initiating_E_RABModify => self.bearer_modify(&pdu, inbox, out),
             Kind::Initiating_E_RABRelease => self.bearer_release(&pdu, inbox, out),
             Kind::Successful_PathSwitchRequest => self.path_switched(&pdu, inbox),
             Kind::Unsuccessful_PathSwitchRequest => self.path_switch_failed(&pdu, inbox),

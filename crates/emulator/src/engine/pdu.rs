@@ -41,6 +41,7 @@ impl Worker<'_> {
                 Event::TunnelUp { owner, .. } => self.settle(owner),
                 Event::TunnelDown { owner, .. } => self.on_tunnel_down(owner),
                 Event::TunnelModified { .. } => self.n3.counts.tunnels_moved += 1,
+                Event::QosModified { .. } => self.n3.counts.qos_modified += 1,
                 Event::Released { owner, .. } if self.is_on_other_gnb(owner, index) => self.on_source_released(owner),
                 Event::PathSwitched { owner, key, chaining } => {
                     self.on_next_hop(owner, &key, chaining);

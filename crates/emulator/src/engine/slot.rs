@@ -29,6 +29,8 @@ pub(super) mod flag {
     /// The core has released a tunnel that the gNB had lost, or the UE of an eNB; or the node has
     /// restarted.
     pub(in crate::engine) const LOST: u16 = 4096;
+    /// The core has updated the configuration of the UE since it was last idle.
+    pub(in crate::engine) const UPDATED: u16 = 8192;
     /// A new script begins with the next [`super::super::timers::Kind::Resume`].
     pub(in crate::engine) const RESUMING: u16 = 2048;
 }

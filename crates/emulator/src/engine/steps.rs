@@ -51,7 +51,11 @@ impl Worker<'_> {
             let Some(step) = self.step(owner) else { return self.finish(owner) };
             let slot = &mut self.slots[owner as usize];
             // The service request of the next step answers a page that ended this one early.
-            slot.flags &= if step == Step::Service { flag::PAGED } else { 0 };
+            slot.flags &= match step {
+                Step::Service => flag::PAGED,
+                Step::Idle => 0,
+                _ => flag::UPDATED,
+            };
             slot.sequence = slot.sequence.wrapping_add(1);
             (slot.times.step_us, slot.times.began_us) = (due_us.unwrap_or(self.now_us), self.now_us);
             self.start(owner, step);
@@ -166,7 +170,7 @@ impl Worker<'_> {
             Step::UnknownSystemTarget => return self.system_handover(owner, TargetBehaviour::Unknown),
             Step::StartPings => return self.start_pings(owner),
             Step::StopPings => return self.stop_pings(owner),
-            Step::Leave | Step::AwaitDetach | Step::AwaitRestart | Step::Repeat { .. } => return,
+            Step::Leave | Step::AwaitDetach | Step::AwaitRestart | Step::AwaitUpdate | Step::Repeat { .. } => return,
         };
         self.commanded(owner, commanded, cause);
     }
@@ -298,7 +302,10 @@ impl Worker<'_> {
                 self.stats.violation(violation.to_string());
                 self.fail(owner, violation.to_string());
             }
-            Event::ConfigurationUpdated => self.list(owner),
+            Event::ConfigurationUpdated => {
+                slot.flags |= flag::UPDATED;
+                self.list(owner);
+            }
             Event::PowerSavingRefused => self.fail(owner, "power saving is not granted as requested".into()),
             Event::Secured { .. } if step == Some(Step::Faulty(Fault::WrongMac)) => {
                 slot.flags |= flag::FAULTED;
@@ -443,6 +450,7 @@ impl Worker<'_> {
             Some(Step::AwaitPage) => "paging",
             Some(Step::Sleep) => "sleep",
             Some(Step::AwaitDetach) => "detach by the network",
+            Some(Step::AwaitUpdate) => "configuration update or GUTI reallocation",
             Some(Step::LoseTunnel) => "release of the lost tunnel and set-up of another",
             Some(Step::SecondaryNode) => "modification of the tunnel",
             Some(Step::DropSession { .. }) => "release of the session that the gNB has dropped",
@@ -490,6 +498,7 @@ impl Worker<'_> {
             Some(Step::AwaitPage) => slot.has(flag::PAGED),
             Some(Step::AwaitDetach) => slot.has(flag::DEREGISTERED) && slot.ran.is_none(),
             Some(Step::AwaitRestart) => slot.has(flag::LOST),
+            Some(Step::AwaitUpdate) => slot.has(flag::UPDATED),
             Some(Step::LoseTunnel) => slot.has(flag::LOST) && slot.ran.is_none_or(|_| slot.ue.has_tunnels(tunnels)),
             Some(Step::Roam) => true,
             Some(

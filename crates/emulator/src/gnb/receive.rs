@@ -51,6 +51,7 @@ impl Gnb {
             Kind::Initiating_PDUSessionResourceModify => self.resource_modify(&pdu, inbox, out),
             Kind::Successful_PDUSessionResourceModifyIndication => self.modification_confirmed(&pdu, inbox),
             Kind::Initiating_DownlinkRANConfigurationTransfer => self.configuration_transfer(&pdu, inbox, out),
+            Kind::Initiating_UEContextModification => self.context_modification(&pdu, out),
             Kind::Successful_PathSwitchRequest => self.path_switched(&pdu, inbox),
             Kind::Unsuccessful_PathSwitchRequest => self.path_switch_failed(&pdu, inbox),
             Kind::Initiating_HandoverResourceAllocation => self.handover_request(&pdu, inbox, out),
@@ -91,6 +92,23 @@ impl Gnb {
             Kind::Initiating_AMFStatusIndication => Ok(()),
             _ => Err(Fault::Peer(Violation::Unexpected(pdu.procedure_code()))),
         }
+    }
+
+    /// Confirms a change of the UE context, such as another UE-AMBR.
+    fn context_modification(&mut self, pdu: &NGAPPDU<'_>, out: &mut Outbox) -> Result<(), Fault> {
+        extract_ngap_ies!(pdu, UEContextModificationRequest,
+            req amf: u64 = AMF_UE_NGAP_ID(id),
+            req ran: u32 = RAN_UE_NGAP_ID(id),
+        );
+        let (ran, _) = self.identify(amf, ran)?;
+        let answer = build_ngap!(
+            SuccessfulOutcome,
+            UEContextModification,
+            UEContextModificationResponse,
+            AMF_UE_NGAP_ID(amf),
+            RAN_UE_NGAP_ID(ran.0),
+        );
+        Ok(encode_by(out, self.way(ran), answer)?)
     }
 
     fn expect_set_up(&self, pdu: &NGAPPDU<'_>) -> Result<(), Fault> {

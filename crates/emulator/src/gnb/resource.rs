@@ -259,11 +259,15 @@ impl Gnb {
         let (mut modified, mut failed) = (Vec::new(), Vec::new());
         for item in &list.0 {
             let (psi, transfer) = (item.pdu_session_id, &item.pdu_session_resource_modify_request_transfer);
-            match self.modify_tunnels(ran, psi.0, transfer) {
-                Ok(()) => {
-                    let answer = PDUSessionResourceModifyResponseTransfer::new(None, None, None, None, None, None);
+            match self.modify(ran, psi.0, transfer) {
+                Ok(Modified { tunnel, flows }) => {
+                    let flow = |qfi| QosFlowAddOrModifyResponseItem::new(QosFlowIdentifier(qfi), None);
+                    let flows = (!flows.is_empty())
+                        .then(|| QosFlowAddOrModifyResponseList(flows.into_iter().map(flow).collect()));
+                    inbox.events.extend(flows.as_ref().map(|_| Event::QosModified { owner, psi: psi.0 }));
+                    inbox.events.extend(tunnel.then_some(Event::TunnelModified { owner, psi: psi.0 }));
+                    let answer = PDUSessionResourceModifyResponseTransfer::new(None, None, flows, None, None, None);
                     modified.push(PDUSessionResourceModifyItemModRes::new(psi, encode_open_type(&answer)?, None));
-                    inbox.events.push(Event::TunnelModified { owner, psi: psi.0 });
                 }
                 Err(cause) => {
                     let why = PDUSessionResourceModifyUnsuccessfulTransfer::new(cause, None, None);
@@ -295,9 +299,9 @@ impl Gnb {
         Ok(())
     }
 
-    /// Applies the tunnel pairs of a PDU Session Resource Modify Request Transfer (TS 38.413
-    /// 9.3.4.3). Each pair names an end of this gNB and its new UPF end.
-    fn modify_tunnels(&mut self, ran: RanUeNgapId, psi: u8, transfer: &[u8]) -> Result<(), Cause> {
+    /// Applies a PDU Session Resource Modify Request Transfer (TS 38.413 9.3.4.3). Each tunnel pair
+    /// names an end of this gNB and its new UPF end.
+    fn modify(&mut self, ran: RanUeNgapId, psi: u8, transfer: &[u8]) -> Result<Modified, Cause> {
         let n3 = self.config.n3;
         let unknown = Cause::radioNetwork(CauseRadioNetwork::unknown_PDU_session_ID);
         let wrong = Cause::protocol(CauseProtocol::semantic_error);
@@ -305,7 +309,15 @@ impl Gnb {
         let tunnel = tunnels.and_then(|all| all.iter_mut().find(|tunnel| tunnel.psi == psi)).ok_or(unknown)?;
         let transfer: PDUSessionResourceModifyRequestTransfer<'_> =
             decode_open_type(transfer).map_err(|_| wrong.clone())?;
-        let Some(list) = transfer.ie::<ie::UL_NGU_UP_TNLModifyList>() else { return Ok(()) };
+        let flows = transfer.ie::<ie::QosFlowAddOrModifyRequestList>().transpose().map_err(|_| wrong.clone())?;
+        let flows = flows.map(|list| list.0.iter().map(|flow| flow.qos_flow_identifier.0).collect());
+        let flows: Vec<u64> = flows.unwrap_or_default();
+        if flows.iter().any(|qfi| Some(*qfi) != tunnel.qfi.map(u64::from)) {
+            return Err(wrong);
+        }
+        let Some(list) = transfer.ie::<ie::UL_NGU_UP_TNLModifyList>() else {
+            return Ok(Modified { tunnel: false, flows });
+        };
         for pair in list.map_err(|_| wrong.clone())?.0 {
             let own = end_of(&pair.dl_ngu_up_tnl_information).ok_or_else(|| wrong.clone())?;
             let upf = end_of(&pair.ul_ngu_up_tnl_information).ok_or_else(|| wrong.clone())?;
@@ -314,8 +326,16 @@ impl Gnb {
             }
             (tunnel.upf, tunnel.uplink) = upf;
         }
-        Ok(())
+        Ok(Modified { tunnel: true, flows })
     }
+}
+
+/// What a PDU Session Resource Modify Request Transfer has changed.
+struct Modified {
+    /// True if the tunnel has another UPF end.
+    tunnel: bool,
+    /// QFIs of the QoS flows with other parameters.
+    flows: Vec<u64>,
 }
 
 /// Content of a PDU Session Resource Setup Request Transfer.

@@ -46,6 +46,11 @@ pub enum Event<C> {
         owner: u32,
         psi: u8,
     },
+    /// The session has other QoS.
+    QosModified {
+        owner: u32,
+        psi: u8,
+    },
     /// The UE's connection is released.
     Released {
         owner: u32,
@@ -139,6 +144,7 @@ impl<C> Event<C> {
             Event::TunnelUp { owner, psi } => Event::TunnelUp { owner, psi },
             Event::TunnelDown { owner, psi } => Event::TunnelDown { owner, psi },
             Event::TunnelModified { owner, psi } => Event::TunnelModified { owner, psi },
+            Event::QosModified { owner, psi } => Event::QosModified { owner, psi },
             Event::Released { owner, cause } => Event::Released { owner, cause: cause_of(cause) },
             Event::PathSwitched { owner, key, chaining } => Event::PathSwitched { owner, key, chaining },
             Event::PathSwitchFailed { owner } => Event::PathSwitchFailed { owner },
@@ -175,6 +181,7 @@ impl<C> Event<C> {
             | Event::TunnelUp { owner, .. }
             | Event::TunnelDown { owner, .. }
             | Event::TunnelModified { owner, .. }
+            | Event::QosModified { owner, .. }
             | Event::Released { owner, .. }
             | Event::PathSwitched { owner, .. }
             | Event::PathSwitchFailed { owner }

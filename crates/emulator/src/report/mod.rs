@@ -153,6 +153,8 @@ pub struct UserPlane {
     pub longest_gap_us: u64,
     /// Tunnels for which the core named another UPF end (PDU SESSION RESOURCE MODIFY REQUEST).
     pub tunnels_moved: u64,
+    /// Sessions for which the core named other QoS.
+    pub qos_modified: u64,
     /// Moves to the other system, with the echoes that UEs sent meanwhile.
     pub moves: Moves,
 }

@@ -168,6 +168,7 @@ impl Stats {
         u.echoes += v.echoes;
         u.echoes_answered += v.echoes_answered;
         u.tunnels_moved += v.tunnels_moved;
+        u.qos_modified += v.qos_modified;
         u.moves.add(v.moves);
         u.resent += v.resent;
         u.echoes_lost += v.echoes_lost;

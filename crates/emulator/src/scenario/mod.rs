@@ -101,6 +101,8 @@ pub enum Step {
     /// Waits until all UEs of the node have come here, the node has restarted without notice, and
     /// the core serves it again.
     AwaitRestart,
+    /// Waits for CONFIGURATION UPDATE COMMAND or GUTI REALLOCATION COMMAND.
+    AwaitUpdate,
     /// Continues at step `to`, [`crate::Options::rounds`] times in all.
     Repeat {
         /// Index of the step.
@@ -306,6 +308,25 @@ pub static ALL: &[Scenario] = &[
             Step::Idle,
             Step::AwaitPage,
             Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "guti-reallocation",
+        "a UE that has answered a page gets another 5G-GUTI, under which it is paged the next time",
+        &[
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::Idle,
+            Step::AwaitPage,
+            Step::Service,
+            Step::AwaitUpdate,
+            Step::Idle,
+            Step::AwaitPage,
+            Step::Service,
+            Step::AwaitUpdate,
             Step::Traffic,
             Step::Deregister,
         ],

@@ -46,6 +46,11 @@ pub struct Args {
     /// Select the driver of user packets; all but sockets need root
     #[arg(long, value_enum, value_name = "D", default_value_t = Datapath::Sockets)]
     pub(super) datapath: Datapath,
+    /// Replace the records of all subscribers once, with other bit rates
+    ///
+    /// Every session gets them within 5 s, and no packet is lost.
+    #[arg(long, conflicts_with_all = ["cluster", "churn", "chain", "migrate", "upfs", "movers", "scenario"])]
+    pub(super) change_subscribers: bool,
     /// Kill worker processes at RATE while UEs are active, e.g. 5/s or 30/m
     #[arg(long, value_name = "R/s")]
     pub(super) kill_nf: Option<Rate>,

@@ -4,6 +4,7 @@
 //! demo succeeds only if every UE completes all steps.
 
 mod args;
+mod changes;
 mod chaos;
 mod churn;
 mod cluster;
@@ -42,8 +43,10 @@ const N4_ON_THE_WIRE: &str = "[n4]\ndirect = false\n";
 /// Runs `vireo demo`.
 pub fn run(args: &Args) -> Result<(), Failure> {
     check_rat(args)?;
-    if args.cluster || args.churn.is_some() {
-        return events::run(args);
+    match (args.cluster || args.churn.is_some(), args.change_subscribers) {
+        (true, _) => return events::run(args),
+        (false, true) => return changes::run(args),
+        (false, false) => {}
     }
     if args.scenario == chaos::CHAOS {
         let core = |lab: &Lab| core_options(args, lab, MigrationTarget::Slices);
@@ -57,8 +60,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 fn run_scenario(args: &Args) -> Result<(), Failure> {
     check(args)?;
-    // Opens the files before the namespaces hide the real `/tmp`, and before a wrong path costs a
-    // run.
+    // Opens the files before the namespaces hide the real `/tmp`, and a wrong path costs a run.
     let mut json = args.json.as_deref().map(create).transpose()?;
     let pcap = args.pcap.as_deref().map(create).transpose()?;
     let log = args.core_log.as_deref().map(create).transpose()?;

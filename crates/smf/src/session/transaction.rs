@@ -337,6 +337,8 @@ impl SmTransaction<'_> {
                 | Output::QosFlowsNotified { .. }
                 | Output::Relocated(_)
                 | Output::NotRelocated
+                | Output::Modified(_)
+                | Output::NotModified(_)
                 | Output::ReleaseConnection => {}
             }
         }

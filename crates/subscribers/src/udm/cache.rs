@@ -97,6 +97,11 @@ impl Cache {
         shard.touch(supi, self.generation).map(|(e, secrets)| (e.credentials(secrets), e.sqn_offset))
     }
 
+    /// Returns the subscription of a record.
+    pub(super) fn subscription(&self, supi: Supi) -> Option<Subscription> {
+        self.shard(supi).touch(supi, self.generation).map(|(entry, _)| (*entry.subscription).clone())
+    }
+
     /// Allocates a tick of a record, for a resynchronisation.
     pub(super) fn tick(&self, supi: Supi, now: Instant, clock: &SqnClock) -> Result<u64, Miss> {
         let mut shard = self.shard(supi);

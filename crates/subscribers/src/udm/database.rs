@@ -4,7 +4,7 @@
 //! reservations of sequence numbers, and detects changes by other processes.
 
 use super::cache::Miss;
-use super::{Answer, Shared, sqn};
+use super::{Answer, Shared, UdmOutput, sqn};
 use crate::record::Subscriber;
 use crate::store::{Changes, Filter, Page, Store, StoreError};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -43,11 +43,28 @@ impl Lookup {
     }
 }
 
+/// Request to the database thread.
+pub(super) enum Query {
+    /// Request for a vector.
+    Vector(Lookup),
+    /// Request for the subscription of a record.
+    Record { supi: Supi, is_repeated: bool },
+}
+
+impl Query {
+    fn supi(&self) -> Supi {
+        match self {
+            Query::Vector(lookup) => lookup.supi,
+            Query::Record { supi, .. } => *supi,
+        }
+    }
+}
+
 /// Makes the first reservation, then starts the thread.
 pub(super) fn start(
     store: Store,
     shared: Arc<Shared>,
-    lookups: Receiver<Lookup>,
+    queries: Receiver<Query>,
     now: Instant,
     preload: usize,
 ) -> Result<JoinHandle<()>, super::UdmError> {
@@ -56,7 +73,7 @@ pub(super) fn start(
     database.reserve(sqn::ticks(now))?;
     database.reflected = (database.store.data_version()?, database.store.last_change()?);
     let thread = std::thread::Builder::new().name("udm-database".into());
-    Ok(thread.spawn(move || database.run(&lookups, preload))?)
+    Ok(thread.spawn(move || database.run(&queries, preload))?)
 }
 
 struct Database {
@@ -70,7 +87,7 @@ struct Database {
 }
 
 impl Database {
-    fn run(mut self, lookups: &Receiver<Lookup>, preload: usize) {
+    fn run(mut self, queries: &Receiver<Query>, preload: usize) {
         let mut preload = (preload > 0).then_some((None, preload));
         let mut next_watch = Watch::now() + WATCH;
         let mut batch = Vec::with_capacity(BATCH);
@@ -79,10 +96,10 @@ impl Database {
                 Some(_) => Duration::ZERO,
                 None => next_watch.saturating_duration_since(Watch::now()),
             };
-            match lookups.recv_timeout(wait) {
-                Ok(lookup) => {
-                    batch.push(lookup);
-                    batch.extend(lookups.try_iter().take(BATCH - 1));
+            match queries.recv_timeout(wait) {
+                Ok(query) => {
+                    batch.push(query);
+                    batch.extend(queries.try_iter().take(BATCH - 1));
                     self.serve(&mut batch);
                 }
                 Err(RecvTimeoutError::Timeout) => preload = preload.and_then(|p| self.preload(p)),
@@ -100,24 +117,32 @@ impl Database {
     }
 
     /// Answers a batch, with one query for all records that are not cached.
-    fn serve(&mut self, batch: &mut Vec<Lookup>) {
+    fn serve(&mut self, batch: &mut Vec<Query>) {
         let missing: Vec<Supi> =
-            batch.iter().map(|l| l.supi).filter(|s| self.shared.cache.peek(*s).is_none()).collect();
+            batch.iter().map(Query::supi).filter(|s| self.shared.cache.peek(*s).is_none()).collect();
         let records = if missing.is_empty() { Ok(Vec::new()) } else { self.read(&missing) };
         let records: HashMap<Supi, Subscriber> = match records {
             Ok(records) => records.into_iter().map(|r| (r.supi, r)).collect(),
             Err(error) => {
                 self.report(Err(error));
-                for lookup in batch.drain(..) {
-                    (self.shared.answer)(lookup.token, Err(AuthenticationError::Unavailable));
+                for query in batch.drain(..) {
+                    self.refuse(&query);
                 }
                 return;
             }
         };
-        for lookup in batch.drain(..) {
-            if let Some(record) = records.get(&lookup.supi) {
+        for query in batch.drain(..) {
+            if let Some(record) = records.get(&query.supi()) {
                 self.keep(record);
             }
+            let lookup = match query {
+                Query::Vector(lookup) => lookup,
+                Query::Record { supi, is_repeated } => {
+                    let subscription = Ok(self.shared.cache.subscription(supi));
+                    (self.shared.output)(UdmOutput::Record { supi, is_repeated, subscription });
+                    continue;
+                }
+            };
             let answer = match self.answer(&lookup) {
                 Ok(answer) => {
                     self.report(Ok(()));
@@ -128,7 +153,20 @@ impl Database {
                     Err(AuthenticationError::Unavailable)
                 }
             };
-            (self.shared.answer)(lookup.token, answer);
+            self.shared.answer(lookup.token, answer);
+        }
+    }
+
+    /// Answers a request for which the database has no answer.
+    fn refuse(&self, query: &Query) {
+        let unavailable = AuthenticationError::Unavailable;
+        match query {
+            Query::Vector(lookup) => self.shared.answer(lookup.token, Err(unavailable)),
+            Query::Record { supi, is_repeated } => {
+                let record =
+                    UdmOutput::Record { supi: *supi, is_repeated: *is_repeated, subscription: Err(unavailable) };
+                (self.shared.output)(record);
+            }
         }
     }
 
@@ -212,11 +250,14 @@ impl Database {
             return Ok(());
         }
         let (changes, last) = self.store.changes_since(self.reflected.1)?;
-        match changes {
-            Changes::These(supis) => supis.into_iter().for_each(|supi| self.shared.cache.remove(supi)),
+        match &changes {
+            Changes::These(supis) => supis.iter().for_each(|supi| self.shared.cache.remove(*supi)),
             Changes::Many => self.shared.cache.clear(),
         }
         self.reflected = (version, last);
+        if changes != Changes::These(Vec::new()) {
+            (self.shared.output)(UdmOutput::Changed(changes));
+        }
         Ok(())
     }
 

@@ -9,22 +9,42 @@ mod sqn;
 mod tests;
 mod vector;
 
-use crate::store::{Store, StoreError};
+use crate::store::{Changes, Store, StoreError};
 use cache::{Cache, Miss};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use database::Lookup;
+use database::{Lookup, Query};
 use refusals::Refusals;
 pub use sidf::{HomeNetworkKey, HomeNetworkKeyError, Profile};
 use sqn::SqnClock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, SubscriberIdentity};
+use vireo_core::subscription::{
+    AuthenticationError, AuthenticationInfo, AuthenticationRequest, SubscriberIdentity, Subscription,
+};
 use vireo_types::{Dialect, Instant, Plmn, Supi};
 use vireo_wire::security::nas_5gs::SuciError;
 
 /// Answer to an authentication request.
 pub type Answer = Result<AuthenticationInfo, AuthenticationError>;
+
+/// Output of a [`Udm`], on one of its threads.
+#[derive(Debug)]
+pub enum UdmOutput {
+    /// Answer to a submitted authentication request.
+    Answer { token: u64, answer: Answer },
+    /// Answer to [`Udm::read`].
+    Record {
+        supi: Supi,
+        /// As given to [`Udm::read`].
+        is_repeated: bool,
+        /// Present subscription; `None` if there is no such subscriber. An error if the database
+        /// did not answer.
+        subscription: Result<Option<Subscription>, AuthenticationError>,
+    },
+    /// Another process has changed subscribers. Their present records are read from here on.
+    Changed(Changes),
+}
 
 /// Configuration of a [`Udm`].
 #[derive(Debug)]
@@ -96,7 +116,7 @@ pub enum UdmError {
 pub struct Udm {
     shared: Arc<Shared>,
     deconceal: Option<Sender<Job>>,
-    database: Option<Sender<Lookup>>,
+    database: Option<Sender<Query>>,
     pool: Vec<JoinHandle<()>>,
     database_thread: Option<JoinHandle<()>>,
 }
@@ -115,7 +135,7 @@ struct Shared {
     clock: SqnClock,
     keys: Vec<HomeNetworkKey>,
     refusals: Refusals,
-    answer: Box<dyn Fn(u64, Answer) + Send + Sync>,
+    output: Box<dyn Fn(UdmOutput) + Send + Sync>,
     /// True if no request waits for an answer, because the service stops.
     stopping: AtomicBool,
 }
@@ -127,13 +147,14 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Udm {
-    /// Starts the service on a database. It calls `answer` with token and answer of each submitted
-    /// request, on one of its threads. `answer` must not block for long.
+    /// Starts the service on a database. It calls `output` with the answer to each submitted
+    /// request, and with the changes by other processes, on one of its threads. `output` must not
+    /// block for long.
     pub fn start(
         mut store: Store,
         config: UdmConfig,
         now: Instant,
-        answer: impl Fn(u64, Answer) + Send + Sync + 'static,
+        output: impl Fn(UdmOutput) + Send + Sync + 'static,
     ) -> Result<Self, UdmError> {
         let clock = SqnClock::new(config.ind, store.sqn_reservation(config.ind)?);
         let shared = Arc::new(Shared {
@@ -141,7 +162,7 @@ impl Udm {
             clock,
             keys: config.home_network_keys,
             refusals: Refusals::default(),
-            answer: Box::new(answer),
+            output: Box::new(output),
             stopping: AtomicBool::new(false),
         });
         let (database, lookups) = bounded(config.queue.max(1));
@@ -190,13 +211,22 @@ impl Udm {
         match self.shared.in_clear(&request.identity, now)? {
             Some(supi) => {
                 let lookup = Lookup::new(token, supi, &request, now, rand);
-                queued(self.database.as_ref().map(|queue| queue.try_send(lookup).is_ok()))
+                queued(self.database.as_ref().map(|queue| queue.try_send(Query::Vector(lookup)).is_ok()))
             }
             None => {
                 let job = Job { token, request, now, rand };
                 queued(self.deconceal.as_ref().map(|queue| queue.try_send(job).is_ok()))
             }
         }
+    }
+
+    /// Reads the present subscription of a subscriber. The answer is a [`UdmOutput::Record`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the queue is full; no answer follows.
+    pub fn read(&self, supi: Supi, is_repeated: bool) -> Result<(), AuthenticationError> {
+        queued(self.database.as_ref().map(|queue| queue.try_send(Query::Record { supi, is_repeated }).is_ok()))
     }
 
     /// Clears the cache, so that changes in the database take effect at once.
@@ -232,6 +262,10 @@ impl Drop for Udm {
 }
 
 impl Shared {
+    fn answer(&self, token: u64, answer: Answer) {
+        (self.output)(UdmOutput::Answer { token, answer });
+    }
+
     /// Computes the vector of a subscriber whose record is cached. The database thread handles a
     /// [`Miss`].
     fn vector(&self, subscriber: (Supi, Dialect), plmn: Plmn, now: Instant, rand: [u8; 16]) -> Result<Answer, Miss> {
@@ -264,7 +298,7 @@ fn queued(sent: Option<bool>) -> Result<(), AuthenticationError> {
 }
 
 /// Runs a de-concealment thread.
-fn deconceal_all(shared: &Shared, jobs: &Receiver<Job>, database: &Sender<Lookup>) {
+fn deconceal_all(shared: &Shared, jobs: &Receiver<Job>, database: &Sender<Query>) {
     for Job { token, request, now, rand } in jobs {
         if shared.stopping.load(Ordering::Relaxed) {
             return;
@@ -274,19 +308,22 @@ fn deconceal_all(shared: &Shared, jobs: &Receiver<Job>, database: &Sender<Lookup
             Ok(supi) => supi,
             Err(reason) => {
                 shared.refusals.report(octets, reason, now);
-                (shared.answer)(token, Err(refusal(reason)));
+                shared.answer(token, Err(refusal(reason)));
                 continue;
             }
         };
         if request.resync.is_none()
             && let Ok(answer) = shared.vector((supi, request.identity.dialect()), request.serving_network, now, rand)
         {
-            (shared.answer)(token, answer);
+            shared.answer(token, answer);
             continue;
         }
         let lookup = Lookup::new(token, supi, &request, now, rand);
-        if let Err(TrySendError::Full(lookup) | TrySendError::Disconnected(lookup)) = database.try_send(lookup) {
-            (shared.answer)(lookup.token, Err(AuthenticationError::Unavailable));
+        let sent = database.try_send(Query::Vector(lookup));
+        if let Err(TrySendError::Full(query) | TrySendError::Disconnected(query)) = sent
+            && let Query::Vector(lookup) = query
+        {
+            shared.answer(lookup.token, Err(AuthenticationError::Unavailable));
         }
     }
 }

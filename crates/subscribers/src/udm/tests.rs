@@ -39,8 +39,12 @@ impl<'a> Bed<'a> {
 
     fn start(&self, config: UdmConfig) -> (Udm, Receiver<(u64, Answer)>) {
         let (sender, answers) = bounded(100_000);
-        let answer = move |token, answer| drop(sender.send((token, answer)));
-        (Udm::start(self.store(), config, NOW, answer).expect("started"), answers)
+        let output = move |output| {
+            if let UdmOutput::Answer { token, answer } = output {
+                drop(sender.send((token, answer)));
+            }
+        };
+        (Udm::start(self.store(), config, NOW, output).expect("started"), answers)
     }
 
     fn store(&self) -> Store {
@@ -51,7 +55,34 @@ impl<'a> Bed<'a> {
 over_both! {
     usim_accepts_vector every_scheme_leads_to_the_subscriber auts_moves_sqn_and_survives_restart
     sqn_is_never_used_twice external_change_takes_effect small_cache_evicts_and_reloads
-    preloaded_subscriber_is_answered_at_once suci_storm_is_refused_without_delay failed_database_recovers
+    changes_are_reported_and_read preloaded_subscriber_is_answered_at_once suci_storm_is_refused_without_delay failed_database_recovers
+}
+
+fn changes_are_reported_and_read(database: &TestDatabase) {
+    let bed = Bed::new(database, 3);
+    let (sender, outputs) = bounded(100);
+    let output = move |output| drop(sender.send(output));
+    let udm = Udm::start(bed.store(), UdmConfig::default(), NOW, output).expect("started");
+    let next = || outputs.recv_timeout(Duration::from_secs(20)).expect("an output");
+    let mut store = bed.store();
+    let mut changed = store.get(supi(1)).expect("a record").expect("a record");
+    changed.subscription.suspended = true;
+    store.upsert(&changed).expect("changed");
+    store.remove([supi(2)]).expect("removed");
+    let mut seen = Vec::new();
+    while seen.len() < 2 {
+        let UdmOutput::Changed(Changes::These(supis)) = next() else { panic!("changes") };
+        seen.extend(supis);
+    }
+    assert_eq!(seen, [supi(1), supi(2)]);
+    for (n, is_repeated) in [(1, false), (2, true)] {
+        udm.read(supi(n), is_repeated).expect("room");
+        let UdmOutput::Record { supi: of, is_repeated: then, subscription: Ok(subscription) } = next() else {
+            panic!("a record")
+        };
+        assert_eq!((of, then), (supi(n), is_repeated));
+        assert_eq!(subscription, (n == 1).then_some(changed.subscription.clone()));
+    }
 }
 
 fn cold() -> UdmConfig {

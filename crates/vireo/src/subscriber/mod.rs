@@ -11,7 +11,7 @@ mod transfer;
 use clap::Subcommand;
 use std::path::PathBuf;
 use vireo_config::{Config, Failure, SubscribersConfig};
-use vireo_subscribers::Store;
+use vireo_subscribers::{OnExisting, Store};
 use vireo_types::Supi;
 
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,11 @@ enum Command {
     /// List subscribers, without keys
     List(list::Args),
     /// Remove subscribers
-    Remove(RemoveArgs),
+    Remove(ImsiArgs),
+    /// Suspend subscribers: they get no service and keep their records
+    Suspend(ImsiArgs),
+    /// End the suspension of subscribers
+    Resume(ImsiArgs),
     /// Seal all K and OPc with a new key; running cores follow
     Rekey,
     /// Create a home network key pair for concealed identities (SUCI)
@@ -48,8 +52,8 @@ enum Command {
 }
 
 #[derive(Debug, clap::Args)]
-struct RemoveArgs {
-    /// Remove the subscribers with these IMSIs
+struct ImsiArgs {
+    /// Select the subscribers with these IMSIs
     #[arg(required = true, value_name = "IMSI")]
     imsi: Vec<Supi>,
 }
@@ -66,6 +70,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Command::Export(export) => transfer::export(&mut subscribers()?.open_existing()?, &export),
         Command::List(list) => list::run(&mut subscribers()?.open_existing()?, &list),
         Command::Remove(remove) => remove_all(&mut subscribers()?.open_existing()?, &remove),
+        Command::Suspend(of) => suspend(&mut subscribers()?.open_existing()?, &of, true),
+        Command::Resume(of) => suspend(&mut subscribers()?.open_existing()?, &of, false),
         Command::Rekey => {
             let count = subscribers()?.open_existing()?.rekey()?;
             println!("sealed the keys of {count} subscribers anew");
@@ -75,7 +81,21 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-fn remove_all(store: &mut Store, args: &RemoveArgs) -> Result<(), Failure> {
+/// Suspends subscribers, or ends their suspension: all of them or, if one is unknown, none.
+fn suspend(store: &mut Store, args: &ImsiArgs, suspended: bool) -> Result<(), Failure> {
+    let mut records = Vec::with_capacity(args.imsi.len());
+    for supi in &args.imsi {
+        let record = store.get(*supi)?;
+        let mut record = record.ok_or_else(|| Failure(format!("{} is not in {}", supi.reveal(), store.path())))?;
+        record.subscription.suspended = suspended;
+        records.push(record);
+    }
+    let count = store.import(&records, OnExisting::Replace, &mut |_| {})?;
+    println!("{} {count}", if suspended { "suspended" } else { "resumed" });
+    Ok(())
+}
+
+fn remove_all(store: &mut Store, args: &ImsiArgs) -> Result<(), Failure> {
     let removed = store.remove(args.imsi.iter().copied())?;
     let asked = args.imsi.len() as u64;
     if removed < asked {

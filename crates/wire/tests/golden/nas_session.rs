@@ -126,8 +126,29 @@ fn establishments() -> Vec<Case> {
     ]
 }
 
+/// The flow is modified (3), with 5QI 7 as its only parameter.
+fn modification() -> Nas5gsMessage {
+    let command = NasPduSessionModificationCommand::new()
+        .with_session_ambr(NasSessionAmbr::from_raw_fields(6, 10, 6, 5))
+        .with_authorized_qos_flow_descriptions(NasQosFlowDescriptions::new(vec![1, 0x60, 0x41, 1, 1, 7]));
+    Nas5gsMessage::new_5gsm(command, 5, 0)
+}
+
 fn releases() -> Vec<Case> {
     vec![
+        nas_case!("PDUSessionModificationCommand", Gsm::PduSessionModificationCommand, modification(), |decoded| {
+            assert_eq!(identities(decoded.0), (5, 0));
+            let ambr = decoded.1.session_ambr.as_ref().expect("a rate");
+            assert_eq!((ambr.downlink_kbps(), ambr.uplink_kbps()), (Some(10_000), Some(5_000)));
+            let flows = decoded.1.authorized_qos_flow_descriptions.as_ref().expect("flows").descriptions();
+            assert_eq!((flows.len(), flows[0].qfi, &flows[0].params[..]), (1, 1, &[QosFlowParameter::FiveQi(7)][..]));
+        }),
+        nas_case!(
+            "PDUSessionModificationComplete",
+            Gsm::PduSessionModificationComplete,
+            Nas5gsMessage::new_5gsm(NasPduSessionModificationComplete::new(), 5, 0),
+            |decoded| { assert_eq!(identities(decoded.0), (5, 0)) }
+        ),
         nas_case!(
             "PDUSessionReleaseRequest",
             Gsm::PduSessionReleaseRequest,

@@ -39,6 +39,36 @@ fn flow_transfer(erab: Option<ERABID>) -> Vec<u8> {
     encoded(&Transfer::new(ProtocolIEContainer(ies)))
 }
 
+/// PDU Session Resource Modify Request Transfer: other terms of the flow.
+fn modify_transfer() -> Vec<u8> {
+    let arp = AllocationAndRetentionPriority::new(
+        PriorityLevelARP(3),
+        PreEmptionCapability::shall_not_trigger_pre_emption,
+        PreEmptionVulnerability::not_pre_emptable,
+        None,
+    );
+    let seven = NonDynamic5QIDescriptor::new(FiveQI(7), None, None, None, None);
+    let qos = QosFlowLevelQosParameters::new(QosCharacteristics::nonDynamic5QI(seven), arp, None, None, None, None);
+    let flow = QosFlowAddOrModifyRequestItem::new(QosFlowIdentifier(1), Some(qos), None, None);
+    let ambr = PDUSessionAggregateMaximumBitRate::new(BitRate(10_000_000), BitRate(5_000_000), None);
+    let ie = |ie: Result<ProtocolIEField<'static>, Error>| ie.expect("it builds");
+    let ies = vec![
+        ie(build_ngap_ie!(PDUSessionResourceModifyRequestTransfer, PDUSessionAggregateMaximumBitRate(ambr))),
+        ie(build_ngap_ie!(
+            PDUSessionResourceModifyRequestTransfer,
+            QosFlowAddOrModifyRequestList(QosFlowAddOrModifyRequestList(vec![flow]))
+        )),
+    ];
+    encoded(&PDUSessionResourceModifyRequestTransfer::new(ProtocolIEContainer(ies)))
+}
+
+/// PDU Session Resource Modify Response Transfer.
+fn modified_transfer() -> Vec<u8> {
+    let flows = vec![QosFlowAddOrModifyResponseItem::new(QosFlowIdentifier(1), None)];
+    let flows = Some(QosFlowAddOrModifyResponseList(flows));
+    encoded(&PDUSessionResourceModifyResponseTransfer::new(None, None, flows, None, None, None))
+}
+
 /// Handover Command Transfer: one flow is forwarded to 127.0.0.7.
 fn forwarding_transfer() -> Vec<u8> {
     let flows = QosFlowToBeForwardedList(vec![QosFlowToBeForwardedItem::new(QosFlowIdentifier(1), None)]);
@@ -60,10 +90,45 @@ pub(crate) fn unsuccessful_transfer() -> Vec<u8> {
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = sessions();
+    cases.extend(modifications());
     cases.extend(handover());
     cases.extend(intersystem());
     cases.extend(path_switch());
     cases
+}
+
+fn modifications() -> Vec<Case> {
+    vec![
+        ngap_case!(
+            "PDUSessionResourceModifyRequest",
+            InitiatingMessage,
+            PDUSessionResourceModify,
+            PDUSessionResourceModifyRequest,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            PDUSessionResourceModifyListModReq =
+                PDUSessionResourceModifyListModReq(vec![PDUSessionResourceModifyItemModReq::new(
+                    PDUSessionID(5),
+                    Some(nas()),
+                    modify_transfer().into(),
+                    None
+                )])
+        ),
+        ngap_case!(
+            "PDUSessionResourceModifyResponse",
+            SuccessfulOutcome,
+            PDUSessionResourceModify,
+            PDUSessionResourceModifyResponse,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            PDUSessionResourceModifyListModRes =
+                PDUSessionResourceModifyListModRes(vec![PDUSessionResourceModifyItemModRes::new(
+                    PDUSessionID(5),
+                    modified_transfer().into(),
+                    None
+                )])
+        ),
+    ]
 }
 
 fn sessions() -> Vec<Case> {

@@ -110,7 +110,7 @@ fn host() -> Host {
         allow: Vec::new(),
     };
     let store = Store::open(":memory:", key_source(":memory:", None)).unwrap();
-    let udm = Udm::start(store, UdmConfig::default(), clock(), |_, _| ()).unwrap();
+    let udm = Udm::start(store, UdmConfig::default(), clock(), |_| ()).unwrap();
     let (egress, _) = CommandSender::without_balancer();
     Host::start(HostBuilder::new(&config).unwrap(), config, udm, Arc::new(Metrics::new()), egress).unwrap()
 }

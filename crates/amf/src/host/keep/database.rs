@@ -177,6 +177,7 @@ impl Host {
             tracing::info!(ues = resumed, sessions, elapsed_ms, "contexts of the last run resumed");
         }
         self.wait_for_sessions(now);
+        self.examine_stored_ues();
         self.persistence.renewal = Some(kept_contexts.renewal);
         Ok(())
     }

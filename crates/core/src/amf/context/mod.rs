@@ -14,6 +14,7 @@ mod mapped;
 mod packed;
 mod paging_info;
 mod parts;
+mod pending;
 mod remote_sessions;
 mod resume;
 mod retry;
@@ -30,6 +31,7 @@ pub use connection::{Connection, RanContext};
 pub use deferred::DeferredSessionMessage;
 pub use mapped::{HandoverKeys, S1_TO_N1_OCTETS};
 pub use paging_info::{DrxCycle, ExtendedDrx, PagingInfo, PowerSaving};
+pub use pending::PendingWork;
 pub use remote_sessions::{
     HandoverSmfStage, HandoverSmfState, PendingServiceAccept, PiggybackState, RemoteSession, RemoteSessions,
     RemoteStage,
@@ -39,7 +41,7 @@ pub use retry::Retry;
 pub(crate) use security::PARTIALLY_CIPHERED;
 pub use security::{KeySet, NasSecurity, NextHop, NextHopChain, SecurityFault};
 
-use crate::amf::procedures::{deregistration, handover, paging, registration, service_request};
+use crate::amf::procedures::{configuration_update, deregistration, handover, paging, registration, service_request};
 use crate::config::CoreConfig;
 use crate::smf::SmContext;
 use crate::subscription::{Ambr, Subscription};
@@ -112,18 +114,6 @@ pub struct Reachability {
     pub paging: PagingInfo,
 }
 
-/// Work queued for a UE that is idle or cannot be served yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PendingWork {
-    /// Sessions whose user plane is to be activated; bit n is PDU session ID n, or EPS bearer
-    /// identity n in EPS.
-    pub sessions: u16,
-    /// A session has a NAS message for the UE.
-    pub signalling: bool,
-    /// The UE is to be deregistered; the value is true if re-registration is required.
-    pub deregister: Option<bool>,
-}
-
 /// Identifiers of a UE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
@@ -165,6 +155,8 @@ pub enum Procedure {
     /// Deregistration by the network.
     Deregistration(deregistration::Deregistering),
     Paging(paging::Paging),
+    /// Configuration update or GUTI reallocation. Release 0.2.0 does not read it.
+    ConfigurationUpdate(configuration_update::Updating),
 }
 
 impl Procedure {
@@ -297,6 +289,7 @@ impl UeContext {
             Some(Procedure::ServiceRequest(s)) => Some(s.deadline()),
             Some(Procedure::Deregistration(d)) => Some(d.deadline()),
             Some(Procedure::Paging(p)) => Some(p.deadline()),
+            Some(Procedure::ConfigurationUpdate(u)) => Some(u.deadline()),
         };
         let ran = self.connection.and_then(|c| match c.ran {
             RanContext::SettingUp { deadline } | RanContext::Releasing { deadline } => Some(deadline),

@@ -3,7 +3,9 @@
 //! They encode values that most UEs share, and numbers that follow from others, in fewer octets.
 
 use super::{Connection, Identity, RanContext, UeSecurityCapability};
-use crate::smf::{Forwarding, N4State, RanState, Relocation, SessionTerms, SmContext, Stage, Tunnel, Usage};
+use crate::smf::{
+    Forwarding, N4State, RanState, Relocation, SessionTerms, SmContext, Stage, TermsChange, Tunnel, Usage,
+};
 use crate::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription, UpSecurity};
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::ser::Serializer;
@@ -243,8 +245,8 @@ impl StoredTerms {
     pub(super) fn unpack(&self, subscription: Option<&Subscription>) -> Option<SessionTerms> {
         let ResolvedTerms { snssai, dnn, ambr, five_qi, arp_priority, framed_routes } = self.resolve(subscription)?;
         let (arp_priority, up_security) = UpSecurity::from_mark(arp_priority);
-        let framed_routes = framed_routes.to_vec();
-        Some(SessionTerms { snssai, dnn: dnn.clone(), ambr, five_qi, arp_priority, up_security, framed_routes })
+        let (dnn, framed_routes) = (dnn.clone(), framed_routes.to_vec());
+        Some(SessionTerms { snssai, dnn, ambr, five_qi, arp_priority, up_security, framed_routes, change: None })
     }
 
     fn resolve<'a>(&'a self, subscription: Option<&'a Subscription>) -> Option<ResolvedTerms<'a>> {
@@ -326,6 +328,8 @@ pub(super) enum SessionProgress<U = Box<SessionProgressFields>, F = Box<Forwardi
     Under(U),
     /// As [`SessionProgress::Under`], with forwarding of packets. Release 0.2.0 does not read it.
     Forwarding(U, F),
+    /// As [`SessionProgress::Under`], with a change of the terms. Release 0.2.0 does not read it.
+    Changing(U, Option<F>, TermsChange),
 }
 
 /// Fields of [`SessionProgress::Under`].
@@ -348,6 +352,7 @@ impl<'a> SessionProgress<SessionProgressFields<&'a Stage, &'a Option<Box<Relocat
     pub(super) fn from_session(sm: &'a SmContext) -> Self {
         let nothing = sm.handover.target.is_none() && sm.handover.forwarding.is_none();
         let nothing = nothing && !sm.end_marker && sm.relocation.is_none() && sm.deadline.is_none();
+        let nothing = nothing && sm.terms.change.is_none();
         let rest =
             nothing && sm.stage == Stage::Established && sm.n4 == N4State::Synced && sm.usage == Usage::default();
         match (rest, sm.ran, sm.downlink) {
@@ -366,9 +371,10 @@ impl<'a> SessionProgress<SessionProgressFields<&'a Stage, &'a Option<Box<Relocat
                     deadline: sm.deadline,
                     since: sm.since,
                 };
-                match &sm.handover.forwarding {
-                    None => SessionProgress::Under(fields),
-                    Some(forwarding) => SessionProgress::Forwarding(fields, forwarding),
+                match (sm.handover.forwarding.as_deref(), sm.terms.change) {
+                    (forwarding, Some(change)) => SessionProgress::Changing(fields, forwarding, change),
+                    (None, None) => SessionProgress::Under(fields),
+                    (Some(forwarding), None) => SessionProgress::Forwarding(fields, forwarding),
                 }
             }
         }
@@ -385,6 +391,10 @@ impl SessionProgress {
             SessionProgress::Forwarding(under, forwarding) => {
                 under.apply_to(sm);
                 sm.handover.forwarding = Some(forwarding);
+            }
+            SessionProgress::Changing(under, forwarding, change) => {
+                under.apply_to(sm);
+                (sm.handover.forwarding, sm.terms.change) = (forwarding, Some(change));
             }
         }
     }

@@ -469,8 +469,9 @@ impl StoredSession {
             == (relative_seid(sm.pfcp.cp_seid, ue.ltmsi, sm.index), sm.pfcp.up_seid, sm.uplink)
             && (*psi, *index, *kind, *address) == (sm.psi, sm.index, sm.kind, sm.address)
             && (*always_on, *integrity_rate, *upf) == (sm.always_on, !sm.integrity_rate, sm.pfcp.upf);
-        // The terms of a session never change, and a SEID belongs to one session. Comparing them
-        // would load the subscription into the cache.
+        // Terms change only with a change in progress, and a SEID belongs to one session. Comparing
+        // them would load the subscription into the cache.
+        let same = same && sm.terms.change.is_none();
         debug_assert!(!same || terms.matches(&sm.terms, ue.subscription.as_deref()), "a session's terms have changed");
         same
     }

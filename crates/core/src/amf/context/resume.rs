@@ -6,7 +6,7 @@
 
 use super::{EncodedContext, PendingWork, UeContext};
 use crate::config::CoreConfig;
-use crate::smf::{N4State, RanState, SessionHandover, SmContext, Stage};
+use crate::smf::{ModificationCommand, N4State, RanState, SessionHandover, SmContext, Stage, UpfUpdate};
 use vireo_types::Instant;
 
 /// Bits of a NAS COUNT (TS 24.501 4.4.3.1).
@@ -73,7 +73,9 @@ impl UeContext {
         self.sequence += SKIPPED_STEPS;
         (self.connection, self.procedure, self.handover, self.source) = (None, None, None, None);
         self.deferred.clear();
-        (self.pending, self.reachability.unreachable) = (PendingWork::default(), false);
+        let authenticate = self.pending.authenticate;
+        self.pending = PendingWork { authenticate, ..PendingWork::default() };
+        self.reachability.unreachable = false;
         // Mobile reachable timer (TS 24.501 5.3.7), started at the restart: the end of the UE's
         // last connection is unknown.
         self.reachability.begin_idle(config, now);
@@ -107,6 +109,10 @@ fn rest(session: &mut SmContext) {
     (session.stage, session.ran, session.n4) = (Stage::Established, RanState::Idle, N4State::Synced);
     (session.downlink, session.handover, session.relocation) = (None, SessionHandover::default(), None);
     (session.end_marker, session.deadline) = (false, None);
+    // The UPF gets the session anew, with the present terms.
+    if let Some(change) = &mut session.terms.change {
+        (change.upf, change.command) = (UpfUpdate::Done, ModificationCommand::Due);
+    }
 }
 
 #[cfg(test)]

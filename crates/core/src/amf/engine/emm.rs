@@ -2,7 +2,7 @@
 
 pub mod protection;
 
-use super::nas::{Admitted, admit, on_named, open};
+use super::nas::{Admitted, admit, on_named, open, updated};
 use crate::amf::context::Procedure;
 use crate::amf::n2::NasIdentity;
 use crate::amf::procedures::common::security_setup::eps;
@@ -155,7 +155,7 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
             },
             // TS 24.301 5.7: no state changes; only a counter.
             NasEmmMessage::EmmStatus(_) => ctx.note(Note::fault("emm-status-received")),
-            NasEmmMessage::GutiReallocationComplete(_) => {}
+            NasEmmMessage::GutiReallocationComplete(_) => updated(ctx),
             NasEmmMessage::UplinkNasTransport(_) => ctx.note(Note::fault("nas-transport-sms")),
             NasEmmMessage::UplinkGenericNasTransport(_) => ctx.note(Note::fault("nas-transport-location")),
             message => registering(ctx, message),

@@ -8,18 +8,21 @@ mod emm;
 mod handover;
 mod nas;
 mod smf_events;
+mod subscription;
 
 use crate::Env;
 use crate::amf::access;
-use crate::amf::context::{Connection, PendingWork, Procedure, RanContext, UeContext};
+use crate::amf::context::{Connection, Procedure, RanContext, UeContext};
 use crate::amf::n2::{Cause, Fault, InitialUeMessage, UeMessage};
 use crate::amf::procedures::common::{smf_requests, user_data, user_plane};
-use crate::amf::procedures::{self, an_release, deregistration, paging, registration, service_request, session};
+use crate::amf::procedures::{
+    self, an_release, configuration_update, deregistration, paging, registration, service_request, session,
+};
 use crate::amf::ran::{self, ResetItem};
 use crate::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
 use crate::smf::{Input, N2Sm, SmContext, Stage};
 use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
-use crate::subscription::{Ambr, AuthenticationError, AuthenticationInfo};
+use crate::subscription::{Ambr, AuthenticationError, AuthenticationInfo, Subscription};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_types::{AmfUeNgapId, AssocId, Dialect, Ltmsi, NrCgi, RanUeNgapId, Seid, Snssai, Tai, limits};
@@ -112,6 +115,13 @@ pub enum Event<'a> {
         /// Number under which the AMF stores the session.
         number: SessionNumber,
     },
+    /// The record of the UE's subscriber has changed.
+    SubscriberChanged {
+        /// `None` if the subscriber was removed.
+        subscription: Option<Subscription>,
+        /// True if the UE may have had this event before, when it could not be served.
+        is_repeated: bool,
+    },
     /// First message of an NG connection.
     #[serde(skip)]
     Initial {
@@ -159,14 +169,9 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
             deregistration::superseded(&mut ctx);
         }
         Event::Evicted => evicted(&mut ctx),
-        Event::Deregister { reregister } => {
-            if ctx.ue.is_registered() && ctx.ue.connection.is_some() && !ctx.ue.is_between_nodes() {
-                abort_procedure(&mut ctx);
-                let procedure = deregistration::by_network(&mut ctx, reregister, None);
-                ctx.ue.procedure = procedure.map(Procedure::Deregistration);
-            } else if ctx.ue.is_registered() {
-                ctx.ue.pending.deregister = Some(reregister);
-            }
+        Event::Deregister { reregister } => deregister(&mut ctx, reregister),
+        Event::SubscriberChanged { subscription, is_repeated } => {
+            subscription::changed(&mut ctx, subscription, is_repeated)
         }
         Event::Relocate { upf } => session::relocate(&mut ctx, upf),
         Event::Smf { number, request, response, sm_context } => {
@@ -190,8 +195,26 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
     }
     procedures::handover::drop_void_keys(ctx.ue);
     reach_ue(&mut ctx);
+    subscription::send_commands(&mut ctx);
     an_release::forget_if_empty(&mut ctx);
     ctx.out
+}
+
+/// Deregisters the UE: at once if it is connected, else after it has been paged.
+fn deregister(ctx: &mut StepContext<'_, '_>, reregister: bool) {
+    if ctx.ue.is_registered() && ctx.ue.connection.is_some() && !ctx.ue.is_between_nodes() {
+        abort_procedure(ctx);
+        begin_deregistration(ctx, reregister);
+    } else if ctx.ue.is_registered() {
+        ctx.ue.pending.deregister = Some(reregister);
+    }
+}
+
+/// Starts the deregistration of a UE, with the cause that its subscriber's record has.
+fn begin_deregistration(ctx: &mut StepContext<'_, '_>, reregister: bool) {
+    let cause = subscription::cause(ctx.ue);
+    let procedure = deregistration::by_network(ctx, reregister, cause);
+    ctx.ue.procedure = procedure.map(Procedure::Deregistration);
 }
 
 /// Has the session part set up the default bearer of an attach, and answers the UE once it has.
@@ -215,11 +238,16 @@ pub fn slice_of(ue: &UeContext) -> Option<Snssai> {
 
 /// Executes pending work of the UE as soon as possible. An idle UE is paged.
 fn reach_ue(ctx: &mut StepContext<'_, '_>) {
-    if ctx.ue.pending == PendingWork::default() {
+    if ctx.ue.is_served_by_nas() {
+        // Its connection ends with its packets. In EPS, when a GUTI is changed is the network's
+        // choice (TS 24.301 5.4.1.1).
+        ctx.ue.pending.reallocate = false;
+    }
+    if !ctx.ue.pending.is_due() {
         return;
     }
     if !ctx.ue.is_registered() {
-        ctx.ue.pending = PendingWork::default();
+        ctx.ue.pending.take();
         return;
     }
     if ctx.ue.procedure.is_some() || ctx.ue.is_between_nodes() {
@@ -228,6 +256,8 @@ fn reach_ue(ctx: &mut StepContext<'_, '_>) {
     match ctx.ue.connection.map(|c| c.ran) {
         // The work waits for the next request of the UE, and packets in the buffer of the UPF (TS
         // 23.401 5.3.4.3, 4.3.22).
+        // A new GUTI was for the connection that has ended.
+        None if !ctx.ue.pending.needs_page() => ctx.ue.pending.reallocate = false,
         None if ctx.ue.reachability.sleeps() => on_unreachable(ctx),
         None => match paging::begin(ctx) {
             Some(paging) => ctx.ue.procedure = Some(Procedure::Paging(paging)),
@@ -238,16 +268,16 @@ fn reach_ue(ctx: &mut StepContext<'_, '_>) {
             ctx.release(Cause::nas(CauseNas::normal_release));
         }
         Some(ran) if ran == RanContext::SetUp || ctx.ue.is_served_by_nas() => {
-            let wanted = std::mem::take(&mut ctx.ue.pending);
+            let wanted = ctx.ue.pending.take();
             if let Some(reregister) = wanted.deregister {
-                let procedure = deregistration::by_network(ctx, reregister, None);
-                ctx.ue.procedure = procedure.map(Procedure::Deregistration);
-                return;
+                return begin_deregistration(ctx, reregister);
             }
             if wanted.signalling {
                 user_plane::step_all(ctx, || Input::Reachable);
             }
             user_plane::restore(ctx, wanted.sessions);
+            let updating = configuration_update::begin(ctx, wanted.reallocate, wanted.allowed);
+            ctx.ue.procedure = updating.map(Procedure::ConfigurationUpdate);
         }
         Some(_) => {}
     }
@@ -326,6 +356,8 @@ fn on_new_connection(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: &In
     }
     if let Some(Procedure::Paging(paging)) = ctx.ue.procedure.take_if(|p| matches!(p, Procedure::Paging(_))) {
         paging::answered(ctx, paging);
+        // TS 33.501 6.12.3. A registration assigns one itself.
+        ctx.ue.pending.reallocate = true;
     }
     connect(ctx, assoc, message);
 }
@@ -500,14 +532,15 @@ fn locate(ctx: &mut StepContext<'_, '_>, location: Option<(Tai, NrCgi)>) {
     }
 }
 
-/// Sends an eNB the UE-AMBR of the bearers that it has not released (TS 23.401 4.7.3). If the eNB
-/// fails to apply it, the UE keeps the earlier one.
+/// Sends the RAN node a UE-AMBR that has changed: of a subscription, or in EPS of the bearers that
+/// the eNB has not released (TS 23.401 4.7.3). If the RAN node fails to apply it, the UE keeps the
+/// earlier one.
 fn change_ambr(ctx: &mut StepContext<'_, '_>, before: Ambr) {
     let ambr = ctx.ue.ambr();
-    let eps = ctx.ue.connection.is_some_and(|c| c.assoc.dialect() == Dialect::Eps && c.ran == RanContext::SetUp);
+    let is_set_up = ctx.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp);
     let remains = ambr.uplink_bps > 0 || ambr.downlink_bps > 0;
-    if eps && remains && ambr != before {
-        ctx.send(|c| crate::amf::s1::context_modification_request(c, ambr));
+    if is_set_up && remains && ambr != before {
+        ctx.send(|c| access::context_modification_request(c, ambr));
     }
 }
 
@@ -588,6 +621,7 @@ fn abort_procedure(ctx: &mut StepContext<'_, '_>) {
         }
         Some(Procedure::ServiceRequest(_)) => service_request::failed(ctx),
         Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(ctx, deregistering),
+        Some(Procedure::ConfigurationUpdate(updating)) => configuration_update::abort(ctx, updating),
         // Paging has no connection to lose.
         Some(paging @ Procedure::Paging(_)) => ctx.ue.procedure = Some(paging),
         None => {}
@@ -652,6 +686,9 @@ fn deadline(ctx: &mut StepContext<'_, '_>) {
             Some(paging) => ctx.ue.procedure = Some(Procedure::Paging(paging)),
             None => on_unreachable(ctx),
         },
+        Some(Procedure::ConfigurationUpdate(updating)) => {
+            ctx.ue.procedure = configuration_update::on_deadline(ctx, updating).map(Procedure::ConfigurationUpdate);
+        }
         other => ctx.ue.procedure = other,
     }
     match ctx.ue.connection.map(|c| c.ran) {

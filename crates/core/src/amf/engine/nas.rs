@@ -8,7 +8,7 @@ use crate::amf::procedures::common::congestion;
 use crate::amf::procedures::common::moves::{self, MoveRequest};
 use crate::amf::procedures::common::security_setup::nr;
 use crate::amf::procedures::handover::unconfirmed_keys;
-use crate::amf::procedures::{deregistration, registration, service_request, session};
+use crate::amf::procedures::{configuration_update, deregistration, registration, service_request, session};
 use crate::schedule::kind::emm::{CONTROL_PLANE_SERVICE_REQUEST, is_service_request};
 use crate::step::{Kind, Note, StepContext};
 use protection::{Exchange, Message, Protection, Rule, Situation, TABLE, Verdict, decide};
@@ -152,8 +152,18 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
             let _ = status.fgmm_cause;
             ctx.note(Note::fault("5gmm-status-received"));
         }
-        Nas5gmmMessage::ConfigurationUpdateComplete(_) | Nas5gmmMessage::NotificationResponse(_) => {}
+        Nas5gmmMessage::ConfigurationUpdateComplete(_) => updated(ctx),
+        Nas5gmmMessage::NotificationResponse(_) => {}
         message => registering(ctx, message),
+    }
+}
+
+/// Handles the answer of the UE to a configuration update. A repeat, or that to a command without
+/// procedure, changes nothing.
+pub(super) fn updated(ctx: &mut StepContext<'_, '_>) {
+    match ctx.ue.procedure.take() {
+        Some(Procedure::ConfigurationUpdate(updating)) => configuration_update::complete(ctx, updating),
+        other => ctx.ue.procedure = other,
     }
 }
 

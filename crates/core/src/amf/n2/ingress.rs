@@ -310,7 +310,9 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
             UeMessage::Location(location(pdu).unwrap_or_default())
         }
         NgapPduKind::Initiating_LocationReportingFailureIndication => UeMessage::LocationReportingFailure,
-        NgapPduKind::Initiating_SecondaryRATDataUsageReport => UeMessage::Report,
+        NgapPduKind::Initiating_SecondaryRATDataUsageReport | NgapPduKind::Successful_UEContextModification => {
+            UeMessage::Report
+        }
         NgapPduKind::Initiating_PDUSessionResourceNotify => session_notify(pdu)?,
         NgapPduKind::Initiating_PDUSessionResourceModifyIndication => {
             let list = required(pdu, pdu.ie::<ie::PDUSessionResourceModifyListModInd>())?;

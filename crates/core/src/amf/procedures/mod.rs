@@ -5,6 +5,7 @@
 
 pub mod an_release;
 pub mod common;
+pub mod configuration_update;
 pub mod deregistration;
 pub mod handover;
 pub mod paging;

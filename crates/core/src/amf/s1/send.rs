@@ -3,7 +3,7 @@
 use super::{cause_to, plmn_to};
 use crate::amf::context::{Connection, DrxCycle, EnDc, ExtendedDrx, Reachability, UeSecurityCapability};
 use crate::amf::n2::{Cause, ContextSetup, SessionSetup};
-use crate::smf::ErabRequest;
+use crate::smf::{ErabQos, ErabRequest};
 use crate::subscription::Ambr;
 use std::net::IpAddr;
 use vireo_types::{AmfUeNgapId, Dialect, RanUeNgapId};
@@ -79,13 +79,17 @@ fn release_command(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, cause: &Cause) -> V
 }
 
 pub(crate) fn erab_qos(erab: &ErabRequest) -> ERABLevelQoSParameters {
+    level_qos(ErabQos { qci: erab.qci, arp_priority: erab.arp_priority })
+}
+
+fn level_qos(qos: ErabQos) -> ERABLevelQoSParameters {
     let arp = AllocationAndRetentionPriority::new(
-        PriorityLevel(erab.arp_priority.clamp(1, 15)),
+        PriorityLevel(qos.arp_priority.clamp(1, 15)),
         PreEmptionCapability::shall_not_trigger_pre_emption,
         PreEmptionVulnerability::not_pre_emptable,
         None,
     );
-    ERABLevelQoSParameters::new(QCI(erab.qci), arp, None, None)
+    ERABLevelQoSParameters::new(QCI(qos.qci), arp, None, None)
 }
 
 pub(crate) fn transport_address(address: IpAddr) -> TransportLayerAddress<'static> {
@@ -173,6 +177,29 @@ pub fn context_modification_request(connection: &Connection, ambr: Ambr) -> Vec<
             MME_UE_S1AP_ID(connection.amf_id.mme()),
             eNB_UE_S1AP_ID(connection.ran_id.0),
             uEaggregateMaximumBitrate(ambr),
+        )
+    }))
+}
+
+/// Encodes E-RAB MODIFY REQUEST (9.1.3.3) for one bearer. Its NAS message is mandatory.
+pub fn session_modify_request(
+    connection: &Connection,
+    ebi: u8,
+    (ambr, nas): (Ambr, Option<Vec<u8>>),
+    qos: &[u8],
+) -> Vec<u8> {
+    let Some(qos) = ErabQos::decode(qos) else { return Vec::new() };
+    let nas = NASPDU::from(nas.unwrap_or_default());
+    let item = ERABToBeModifiedItemBearerModReq::new(ERABID(ebi.into()), level_qos(qos), nas, None);
+    encode(build_s1ap_ie!(REJECT E_RABToBeModifiedItemBearerModReq(item)).and_then(|item| {
+        build_s1ap!(
+            InitiatingMessage,
+            E_RABModify,
+            ERABModifyRequest,
+            MME_UE_S1AP_ID(connection.amf_id.mme()),
+            eNB_UE_S1AP_ID(connection.ran_id.0),
+            uEaggregateMaximumBitrate(ambr_to(ambr)?),
+            E_RABToBeModifiedListBearerModReq(ERABToBeModifiedListBearerModReq(vec![item])),
         )
     }))
 }

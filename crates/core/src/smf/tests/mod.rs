@@ -3,6 +3,7 @@
 mod any_order;
 mod charging;
 mod establish;
+mod modify;
 mod release;
 mod relocate;
 mod terms;
@@ -136,6 +137,8 @@ impl Bench {
     pub(super) fn step(&mut self, input: Input<'_>) -> Vec<Output> {
         let stored = postcard::to_stdvec(self.sm()).expect("a context encodes");
         let mut sm: SmContext = postcard::from_bytes(&stored).expect("a context decodes");
+        // The UE's context stores a change apart.
+        sm.terms.change = self.sm().terms.change;
         assert_eq!(Some(&sm), self.sm.as_ref());
         let mut random = |_: &mut [u8]| panic!("a step takes no random octets");
         let env = Env {
@@ -260,6 +263,7 @@ pub(super) fn brief(out: &[Output]) -> String {
                 Nas5gsmMessage::PduSessionModificationReject(m) => {
                     format!("modification-reject/{pti}{}", cause(&m.fgsm_cause))
                 }
+                Nas5gsmMessage::PduSessionModificationCommand(_) => format!("command/{pti}"),
                 Nas5gsmMessage::FiveGsmStatus(m) => format!("status/{pti}{}", cause(&m.fgsm_cause)),
                 other => panic!("the network does not send {other}"),
             }

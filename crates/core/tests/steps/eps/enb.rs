@@ -95,4 +95,22 @@ impl Network {
             self.bring_to_ue(&nas);
         }
     }
+
+    /// Answers E-RAB MODIFY REQUEST, and passes its NAS message to the UE.
+    pub(super) fn modify_bearer(&mut self, pdu: &S1APPDU<'_>) {
+        let item = pdu.items::<ie::E_RABToBeModifiedListBearerModReq>().next().expect("a bearer").expect("an item");
+        let nas = item.nas_pdu.0.to_vec();
+        let done = ERABModifyItemBearerModRes::new(item.e_rab_id, None);
+        let done = build_s1ap_ie!(IGNORE E_RABModifyItemBearerModRes(done)).expect("an item");
+        let response = build_s1ap!(
+            SuccessfulOutcome,
+            E_RABModify,
+            ERABModifyResponse,
+            MME_UE_S1AP_ID(self.mme_id.expect("a connection")),
+            eNB_UE_S1AP_ID(self.enb_id),
+            E_RABModifyListBearerModRes(ERABModifyListBearerModRes(vec![done])),
+        );
+        self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
+        self.bring_to_ue(&nas);
+    }
 }

@@ -53,6 +53,12 @@ fn pages_and_changes_equal_those_of_pycrate() {
     let ambr = Ambr { uplink_bps: 2_000_000, downlink_bps: 30_000_000 };
     let change = s1::context_modification_request(&connection(), ambr);
     assert_eq!(hex::encode(change), hex::encode(golden("UEContextModificationRequest")));
+    let qos = [9, 9];
+    let modify = s1::session_modify_request(&connection(), 5, (ambr, Some(NAS.to_vec())), &qos);
+    assert_eq!(hex::encode(modify), hex::encode(golden("E-RABModifyRequest")));
+    let (_, modified) = s1::ue_message(&golden("E-RABModifyResponse")).expect("a message");
+    let UeMessage::SessionModifyResponse { modified, failed } = modified else { panic!("{modified:?}") };
+    assert_eq!((modified, failed.len()), (vec![(5, Vec::new())].into_iter().collect(), 0));
     let release = s1::session_release_command(&connection(), 5, (ambr, Some(NAS.to_vec())));
     assert_eq!(hex::encode(release), hex::encode(golden("E-RABReleaseCommand-ambr")));
 }

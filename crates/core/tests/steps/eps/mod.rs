@@ -18,6 +18,7 @@ mod power_saving;
 mod protection;
 mod refusals;
 mod services;
+mod subscriber;
 mod timers;
 mod unprotected;
 

@@ -372,6 +372,7 @@ impl Network {
             S1apPduKind::Initiating_InitialContextSetup => self.set_up(&pdu),
             S1apPduKind::Initiating_E_RABSetup => self.set_up_bearer(&pdu),
             S1apPduKind::Initiating_E_RABRelease => self.release_bearer(&pdu),
+            S1apPduKind::Initiating_E_RABModify => self.modify_bearer(&pdu),
             S1apPduKind::Initiating_UEContextRelease => {
                 use vireo_wire::s1ap::*;
                 let ids = pdu.ie::<ie::UE_S1AP_IDs>().expect("an IE").expect("IDs");
@@ -551,6 +552,11 @@ impl Network {
                     self.protected(&complete, NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
                 }
             }
+            NasEmmMessage::GutiReallocationCommand(command) if !self.ue.silent => {
+                self.ue.guti = Some(command.guti);
+                let complete = emm(NasGutiReallocationComplete::new());
+                self.protected(&complete, NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
+            }
             _ => {}
         }
     }
@@ -608,6 +614,9 @@ impl Network {
         let accept = match &message {
             NasEsmMessage::ActivateDefaultEpsBearerContextRequest(_) => {
                 Some(NasEpsMessage::new_esm(NasActivateDefaultEpsBearerContextAccept::new(), ebi, 0))
+            }
+            NasEsmMessage::ModifyEpsBearerContextRequest(_) if !self.ue.silent => {
+                Some(NasEpsMessage::new_esm(NasModifyEpsBearerContextAccept::new(), ebi, 0))
             }
             NasEsmMessage::DeactivateEpsBearerContextRequest(_) => {
                 Some(NasEpsMessage::new_esm(NasDeactivateEpsBearerContextAccept::new(), ebi, 0))

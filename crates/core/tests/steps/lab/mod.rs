@@ -169,6 +169,8 @@ pub(crate) struct Lab {
     pub(crate) profile: Profile,
     pub(crate) ran: Option<RanUeNgapId>,
     sqn: u64,
+    /// K and OPc in the subscriber's record.
+    pub(crate) home_keys: Keys,
     pub(crate) subscription: Subscription,
     /// Next response of the subscriber service, if it is to be an error.
     pub(crate) subscriber_error: Option<AuthenticationError>,
@@ -233,6 +235,7 @@ impl Lab {
             profile: Profile::new(plmn, SLICE, "internet".parse().expect("a DNN")),
             ran: None,
             sqn: 32,
+            home_keys: KEYS,
             subscription: Subscription { slices: vec![slice], ..Subscription::default() },
             subscriber_error: None,
             upf_answers: true,
@@ -595,7 +598,7 @@ impl Lab {
         if let Some(error) = self.subscriber_error.take() {
             return Err(error);
         }
-        let milenage = Milenage::new(&K::new(&KEYS.k), &Opc::new(&KEYS.opc));
+        let milenage = Milenage::new(&K::new(&self.home_keys.k), &Opc::new(&self.home_keys.opc));
         if let Some(resync) = &request.resync {
             let auts = Auts::new(&resync.auts);
             let sqn = milenage.verify_auts(&Rand::new(&resync.rand), &auts);

@@ -6,6 +6,8 @@
 //! - [`smf_requests`]: requests to a separate SMF
 //! - [`congestion`]: rejection of UEs during overload
 //! - [`emm`]: parts of EMM messages
+//! - [`gmm`]: parts of 5GMM messages
+//! - [`guti`]: assignment of GUTIs
 //! - [`moves`]: a UE that comes from the other dialect
 //! - [`network_information`]: name and local time of the network
 //! - [`power_saving`]: power saving and extended DRX that a UE requests
@@ -15,6 +17,8 @@ pub mod congestion;
 pub mod context_setup;
 pub mod emm;
 pub mod end_of_registration;
+pub mod gmm;
+pub mod guti;
 pub mod moves;
 pub mod network_information;
 pub mod power_saving;

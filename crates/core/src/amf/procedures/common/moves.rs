@@ -87,10 +87,15 @@ pub fn arrive_in_eps(ctx: &mut StepContext<'_, '_>) -> Result<(), GmmCause> {
     Ok(())
 }
 
-/// Returns the cause of the reject of a UE whose subscriber may not use this dialect. It has the UE
-/// search for a cell of the other one (TS 24.301 5.5.1.2.5, TS 24.501 5.5.1.2.5).
+/// Returns the cause of the reject of a UE whose subscriber is suspended or may not use this
+/// dialect. The latter has the UE search for a cell of the other one (TS 24.301 5.5.1.2.5, TS
+/// 24.501 5.5.1.2.5).
 pub fn not_allowed(ue: &UeContext, dialect: Dialect) -> Option<GmmCause> {
-    let only = ue.subscription.as_ref()?.only?;
+    let subscription = ue.subscription.as_ref()?;
+    if subscription.suspended {
+        return Some(GmmCause::FiveGsServicesNotAllowed);
+    }
+    let only = subscription.only?;
     (only != dialect).then_some(match dialect {
         Dialect::Nr => GmmCause::N1ModeNotAllowed,
         Dialect::Eps => GmmCause::NoSuitableCellsInTrackingArea,

@@ -3,7 +3,6 @@
 //! The session part converts between ESM DATA TRANSPORT and G-PDUs. Here the network sends packets
 //! to the UE, and ends the connection when the UE expects no more.
 
-use crate::amf::context::PendingWork;
 use crate::amf::n2::Cause;
 use crate::smf::{self, N4State, RanState, SmContext};
 use crate::step::{Note, StepContext};
@@ -48,7 +47,7 @@ pub fn on_uplink(ctx: &mut StepContext<'_, '_>, message: &NasEsmMessage) {
 fn has_pending(ctx: &StepContext<'_, '_>) -> bool {
     let pending = &ctx.ue.pending;
     let is_activating = |session: &SmContext| session.ran == RanState::Up && session.n4 != N4State::Synced;
-    *pending != PendingWork::default() || ctx.ue.procedure.is_some() || ctx.ue.sessions.iter().any(is_activating)
+    pending.is_due() || ctx.ue.procedure.is_some() || ctx.ue.sessions.iter().any(is_activating)
 }
 
 /// Sends the packet in a G-PDU to the UE, as ESM DATA TRANSPORT. A packet for a UE that was

@@ -3,7 +3,7 @@
 use super::{context_setup, smf_requests};
 use crate::amf::access;
 use crate::amf::context::{Connection, DeferredSessionMessage, RanContext, UeContext};
-use crate::amf::n2::{self, Cause, SessionSetup};
+use crate::amf::n2::{Cause, SessionSetup};
 use crate::smf::{self, Input, N2Sm, Output};
 use crate::step::{Effect, Kind, Note, StepContext};
 use vireo_types::{Dialect, SessionIndex, limits};
@@ -111,6 +111,8 @@ pub fn deliver(ctx: &mut StepContext<'_, '_>, psi: u8, index: SessionIndex, outp
             }
             Output::Relocated(since) => ctx.note(Note::Succeeded(Kind::Relocation, since)),
             Output::NotRelocated => ctx.note(Note::Failed(Kind::Relocation, 0)),
+            Output::Modified(since) => ctx.note(Note::Succeeded(Kind::Modification, since)),
+            Output::NotModified(cause) => ctx.note(Note::Failed(Kind::Modification, cause)),
             // The session repeats it after a handover.
             Output::ReleaseConnection => {
                 let cause = Cause::transport(CauseTransport::transport_resource_unavailable);
@@ -253,8 +255,13 @@ fn send_n2(ctx: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>
             ctx.send(|c| access::session_release_command(c, psi, (ambr, nas), transfer));
         }
         // A RAN node that is releasing the UE, or has not set it up, has nothing to modify.
-        N2Sm::ModifyRequest if ctx.ue.connection.is_some_and(|c| c.ran != RanContext::SetUp) => {}
-        N2Sm::ModifyRequest => ctx.send(|c| n2::session_modify_request(c, psi, nas, transfer)),
+        N2Sm::ModifyRequest if ctx.ue.connection.is_some_and(|c| c.ran != RanContext::SetUp) => {
+            nas.into_iter().for_each(|nas| ctx.send_encoded_nas(nas));
+        }
+        N2Sm::ModifyRequest => {
+            let ambr = ctx.ue.ambr();
+            ctx.send(|c| access::session_modify_request(c, psi, (ambr, nas), transfer));
+        }
         // Transfers that only the RAN sends, or that only handover messages carry.
         N2Sm::SetupResponse
         | N2Sm::SetupUnsuccessful

@@ -12,10 +12,12 @@ pub use slices::Slices;
 pub use state::{Registering, Request, RequestIdentity, RequestKind};
 
 use crate::amf::access;
-use crate::amf::context::{Ciot, PendingWork, Procedure, Registration, Retry, UeContext};
+use crate::amf::context::{Ciot, Procedure, Registration, Retry};
 use crate::amf::n2::Cause;
 use crate::amf::procedures::common::security_setup::{Progress, SecuritySetup};
-use crate::amf::procedures::common::{context_setup, emm, moves, network_information, smf_requests, user_plane};
+use crate::amf::procedures::common::{
+    context_setup, emm, end_of_registration, guti, moves, network_information, smf_requests, user_plane,
+};
 use crate::config::SliceProfile;
 use crate::smf::{Input, RanState, SmContext};
 use crate::step::{Effect, Kind, Note, StepContext};
@@ -65,7 +67,8 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: O
     if ctx.ue.connection.is_some_and(|c| !crate::amf::context::is_served(ctx.env.config, c.tai)) {
         return reject(ctx, request.kind.counted(), GmmCause::TrackingAreaNotAllowed);
     }
-    if verified && ctx.ue.identity.supi.is_some() && ctx.ue.subscription.is_some() {
+    let is_changed = verified && ctx.ue.pending.authenticate && ctx.ue.session_dialect() == ctx.ue.dialect();
+    if verified && ctx.ue.identity.supi.is_some() && ctx.ue.subscription.is_some() && !is_changed {
         if ctx.ue.session_dialect() != ctx.ue.dialect() {
             return map(ctx, request, started, esm);
         }
@@ -82,10 +85,15 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: O
         return reject(ctx, request.kind.counted(), GmmCause::UeIdentityCannotBeDerivedByTheNetwork);
     }
     // A security context cannot be set up without UE security capability (8.2.6.7).
-    let Some(capability) = request.capability else {
+    let Some(capability) = request.capability.or(is_changed.then_some(ctx.ue.security_capability)) else {
         return reject(ctx, request.kind.counted(), GmmCause::InvalidMandatoryInformation);
     };
     let identity = match &request.identity {
+        // The UE is known by the keys that it has.
+        _ if is_changed => ctx.ue.identity.supi.map(|supi| match ctx.ue.dialect() {
+            Dialect::Nr => SubscriberIdentity::Supi(supi),
+            Dialect::Eps => SubscriberIdentity::Imsi(supi),
+        }),
         RequestIdentity::Suci(octets) => Some(SubscriberIdentity::Suci(octets.clone())),
         RequestIdentity::Imsi(imsi) => Some(SubscriberIdentity::Imsi(*imsi)),
         RequestIdentity::Guti | RequestIdentity::MappedGuti | RequestIdentity::Imei | RequestIdentity::Other => None,
@@ -176,6 +184,10 @@ fn carry_on(
         Progress::Rejected(cause) => reject(ctx, request.kind.counted(), cause),
         Progress::Refused => {
             ctx.note(Note::NotAuthenticated(request.kind.counted()));
+            if ctx.ue.is_registered() {
+                end_of_registration::end(ctx);
+                ctx.ue.security = None;
+            }
             ctx.release(Cause::nas(CauseNas::authentication_failure));
             None
         }
@@ -235,29 +247,13 @@ fn accept_ciot(ctx: &mut StepContext<'_, '_>) {
     ctx.ue.sessions.iter_mut().for_each(|session| session.pfcp.over_nas = over_nas);
 }
 
-/// Returns the balancer of the UE's connection, if it is the UE's MME; 0 in 5GS.
-fn mme(ue: &UeContext) -> u8 {
-    ue.connection.map(|c| c.assoc).filter(|assoc| assoc.dialect() == Dialect::Eps).map_or(0, |assoc| assoc.balancer())
-}
-
 /// Registers the UE under a new GUTI. The error is the cause of the reject.
 fn enrol(ctx: &mut StepContext<'_, '_>) -> Result<(), GmmCause> {
-    let tmsi = ctx.env.ids.tmsi(ctx.ue.ltmsi).ok_or(GmmCause::Congestion)?;
-    // After an uncompleted exchange the UE may have either 5G-TMSI: the previous one stays valid.
-    let superseded = match ctx.ue.identity.old_tmsi {
-        Some(_) => ctx.ue.identity.tmsi,
-        None => {
-            let identity = &mut ctx.ue.identity;
-            (identity.old_tmsi, identity.mmes[1]) = (identity.tmsi, identity.mmes[0]);
-            None
-        }
-    };
-    ctx.ue.identity.tmsi = Some(tmsi);
-    ctx.ue.identity.mmes[0] = mme(ctx.ue);
-    ctx.effect(Effect::BindTmsi(tmsi));
-    if let Some(superseded) = superseded {
-        ctx.effect(Effect::FreeTmsi(superseded));
+    if !guti::assign(ctx) {
+        return Err(GmmCause::Congestion);
     }
+    // The accept has it.
+    ctx.ue.pending.allowed = false;
     ctx.ue.registration = Registration::Registered;
     ctx.ue.reachability.expires = None;
     ctx.ue.reachability.area = area(ctx);
@@ -308,7 +304,7 @@ fn area(ctx: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
 /// 4.2.2.2.2), or an attach without PDN connection.
 fn release_if_done(ctx: &mut StepContext<'_, '_>, request: &Request) {
     let ends = request.kind.is_update() || ctx.ue.dialect() == Dialect::Eps;
-    let idle = ctx.ue.sessions.iter().all(|s| s.ran == RanState::Idle) && ctx.ue.pending == PendingWork::default();
+    let idle = ctx.ue.sessions.iter().all(|s| s.ran == RanState::Idle) && !ctx.ue.pending.is_due();
     let idle =
         idle && ctx.ue.remote_sessions.sessions.iter().all(|s| !s.up) && ctx.ue.remote_sessions.deferred.is_empty();
     if ends && !request.follow_on && idle {
@@ -338,18 +334,14 @@ pub fn complete(ctx: &mut StepContext<'_, '_>, registering: Registering) -> Next
 /// Handles that a verified message names the UE by a GUTI. A UE that uses its new GUTI has accepted
 /// it, even if its complete message was lost (TS 24.501 5.4.4.6, TS 24.301 5.4.1.6).
 pub fn on_guti_used(ctx: &mut StepContext<'_, '_>, tmsi: Tmsi) {
-    if ctx.ue.identity.tmsi == Some(tmsi)
-        && let Some(old) = ctx.ue.identity.old_tmsi.take()
-    {
-        ctx.effect(Effect::FreeTmsi(old));
+    if ctx.ue.identity.tmsi == Some(tmsi) {
+        guti::confirm(ctx);
     }
 }
 
 /// Confirms the new 5G-GUTI: releases the old one and supersedes another context of the subscriber.
 fn confirm_guti(ctx: &mut StepContext<'_, '_>) {
-    if let Some(old) = ctx.ue.identity.old_tmsi.take() {
-        ctx.effect(Effect::FreeTmsi(old));
-    }
+    guti::confirm(ctx);
     if let Some(supi) = ctx.ue.identity.supi {
         ctx.effect(Effect::BindSupi(supi));
     }

@@ -2,12 +2,12 @@
 
 use super::{Request, RequestIdentity, RequestKind, Slices};
 use crate::amf::context::{DrxCycle, PagingInfo, PowerSaving, UeContext, UeSecurityCapability};
-use crate::amf::n2::{sd_octets, tac_octets};
 use crate::amf::procedures::common::congestion::back_off;
+use crate::amf::procedures::common::gmm;
 use crate::amf::procedures::common::power_saving::{self, PowerSavingRequest};
 use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
 use crate::step::StepContext;
-use vireo_types::{Dialect, Guti, Snssai, Tai, limits};
+use vireo_types::{Dialect, Snssai, limits};
 use vireo_wire::nas::*;
 
 /// Types of identity (TS 24.501 table 9.11.3.4.1).
@@ -106,31 +106,6 @@ fn add_paging(message: &mut NasRegistrationAccept, paging: &PagingInfo) {
     }
 }
 
-fn nas_snssai(snssai: Snssai) -> NasSNssai {
-    NasSNssai::from_sst_sd(snssai.sst, snssai.sd.map(sd_octets))
-}
-
-/// Encodes the 5G-GUTI as a mobile identity (TS 24.501 figure 9.11.3.4.1).
-fn mobile_identity(guti: Guti) -> NasFGsMobileIdentity {
-    let g = guti.guami;
-    let mut octets = vec![0xf2];
-    octets.extend_from_slice(&g.plmn.nas());
-    octets.push(g.region);
-    octets.extend_from_slice(&(g.set << 6 | u16::from(g.pointer & 0x3f)).to_be_bytes());
-    octets.extend_from_slice(&guti.tmsi.0.to_be_bytes());
-    NasFGsMobileIdentity::new(octets)
-}
-
-/// Encodes the registration area as TAI list of one PLMN (TS 24.501 9.11.3.9, type 00).
-fn tai_list(area: &[Tai]) -> Option<NasFGsTrackingAreaIdentityList> {
-    let mut octets = vec![(area.len().checked_sub(1)?) as u8];
-    octets.extend_from_slice(&area[0].plmn.nas());
-    for tai in area {
-        octets.extend_from_slice(&tac_octets(tai.tac));
-    }
-    Some(NasFGsTrackingAreaIdentityList::new(octets))
-}
-
 /// Encodes REGISTRATION ACCEPT (8.2.7) of the context, protected. `back` has the sessions whose
 /// user plane is activated, one bit each.
 pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, slices: &Slices, back: u16) -> Option<Vec<u8>> {
@@ -143,21 +118,19 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, slices: &Slices,
             // search for them.
             .with_fgs_network_feature_support(NasFGsNetworkFeatureSupport::new(vec![0, 0]));
     add_paging(&mut message, &ctx.ue.reachability.paging);
-    if let Some(areas) = tai_list(&ctx.ue.reachability.area) {
+    if let Some(areas) = gmm::tai_list(&ctx.ue.reachability.area) {
         message = message.with_tai_list(areas);
     }
     if let Some(tmsi) = ctx.ue.identity.tmsi {
-        message = message.with_fg_guti(mobile_identity(UeContext::guti(config, tmsi)));
+        message = message.with_fg_guti(gmm::mobile_identity(UeContext::guti(config, tmsi)));
     }
-    let allowed: Vec<_> = ctx.ue.allowed.iter().map(|s| nas_snssai(*s)).collect();
-    if let Ok(allowed) = NasNssai::from_snssais(&allowed) {
+    if let Some(allowed) = gmm::nssai(&ctx.ue.allowed) {
         message = message.with_allowed_nssai(allowed);
     }
     if let Some(rejected) = rejected_nssai(&slices.rejected) {
         message = message.with_rejected_nssai(rejected);
     }
-    let configured: Vec<_> = slices.configured.iter().map(|s| nas_snssai(*s)).collect();
-    if let Some(configured) = NasNssai::from_snssais(&configured).ok().filter(|_| !configured.is_empty()) {
+    if let Some(configured) = gmm::nssai(&slices.configured) {
         message = message.with_configured_nssai(configured);
     }
     // A period that cannot be encoded exactly is replaced by the default of the specification (54
@@ -181,7 +154,7 @@ fn rejected_nssai(rejected: &[(Snssai, RejectedNssaiCause)]) -> Option<NasReject
     if rejected.is_empty() {
         return None;
     }
-    let slices: Vec<_> = rejected.iter().map(|(snssai, cause)| (*cause, nas_snssai(*snssai))).collect();
+    let slices: Vec<_> = rejected.iter().map(|(snssai, cause)| (*cause, gmm::snssai(*snssai))).collect();
     let entries: Vec<_> = slices.iter().map(|(cause, snssai)| (*cause, snssai)).collect();
     NasRejectedNssai::from_entries(&entries).ok()
 }

@@ -166,6 +166,7 @@ impl SecuritySetup {
         let pending = NasSecurity::agreed(KeySet::new(dialect, *ngksi), root, nia, nea);
         ctx.ue.identity.supi = Some(info.supi);
         ctx.ue.subscription = Some(Arc::new(info.subscription.clone()));
+        ctx.ue.pending.authenticate = false;
         self.stage = command(ctx, pending, self.capability);
         Progress::Waiting(self)
     }

@@ -1,0 +1,111 @@
+//! Work that waits until a UE can be served.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Work queued for a UE that is idle or cannot be served yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PendingWork {
+    /// Sessions whose user plane is to be activated; bit n is PDU session ID n, or EPS bearer
+    /// identity n in EPS.
+    pub sessions: u16,
+    /// A session has a NAS message for the UE.
+    pub signalling: bool,
+    /// The UE is to be deregistered; the value is true if re-registration is required.
+    pub deregister: Option<bool>,
+    /// The GUTI is to be changed on the present connection (TS 33.501 6.12.3).
+    pub reallocate: bool,
+    /// The UE of 5G is to receive its allowed NSSAI on its next connection.
+    pub allowed: bool,
+    /// The UE is to be authenticated in its next registration or update: the record of its
+    /// subscriber has changed.
+    pub authenticate: bool,
+}
+
+impl PendingWork {
+    /// Returns true if an idle UE must be paged for the work.
+    pub fn needs_page(&self) -> bool {
+        self.sessions != 0 || self.signalling || self.deregister.is_some()
+    }
+
+    /// Returns true if there is work for a connected UE.
+    pub fn is_due(&self) -> bool {
+        self.needs_page() || self.reallocate || self.allowed
+    }
+
+    /// Takes the work for a connected UE.
+    pub fn take(&mut self) -> Self {
+        let rest = PendingWork { authenticate: self.authenticate, ..PendingWork::default() };
+        std::mem::replace(self, rest)
+    }
+}
+
+/// Flags of the binary form. Release 0.2.0 reads [`SIGNALLING`] alone, or none.
+const SIGNALLING: u8 = 1;
+const REALLOCATE: u8 = 2;
+const ALLOWED: u8 = 4;
+const AUTHENTICATE: u8 = 8;
+
+/// Form with names.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "PendingWork")]
+struct Named {
+    sessions: u16,
+    signalling: bool,
+    deregister: Option<bool>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    reallocate: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    allowed: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    authenticate: bool,
+}
+
+/// Binary form: sessions, flags, deregistration.
+#[derive(Serialize, Deserialize)]
+struct Binary(u16, u8, Option<bool>);
+
+impl Serialize for PendingWork {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let PendingWork { sessions, signalling, deregister, reallocate, allowed, authenticate } = *self;
+        if s.is_human_readable() {
+            return Named { sessions, signalling, deregister, reallocate, allowed, authenticate }.serialize(s);
+        }
+        let flags =
+            [(signalling, SIGNALLING), (reallocate, REALLOCATE), (allowed, ALLOWED), (authenticate, AUTHENTICATE)];
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, bit)| flags | bit);
+        Binary(sessions, flags, deregister).serialize(s)
+    }
+}
+
+impl<'de> Deserialize<'de> for PendingWork {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        if d.is_human_readable() {
+            let Named { sessions, signalling, deregister, reallocate, allowed, authenticate } = Named::deserialize(d)?;
+            return Ok(PendingWork { sessions, signalling, deregister, reallocate, allowed, authenticate });
+        }
+        let Binary(sessions, flags, deregister) = Binary::deserialize(d)?;
+        let [signalling, reallocate, allowed, authenticate] =
+            [SIGNALLING, REALLOCATE, ALLOWED, AUTHENTICATE].map(|bit| flags & bit != 0);
+        Ok(PendingWork { sessions, signalling, deregister, reallocate, allowed, authenticate })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_roundtrip_is_exact() {
+        for flags in 0..16_u8 {
+            let [signalling, reallocate, allowed, authenticate] = [0, 1, 2, 3].map(|bit| flags >> bit & 1 == 1);
+            let work =
+                PendingWork { sessions: 0x1234, signalling, deregister: Some(true), reallocate, allowed, authenticate };
+            let octets = postcard::to_allocvec(&work).expect("it encodes");
+            assert_eq!(postcard::from_bytes(&octets), Ok(work));
+        }
+        // The form of release 0.2.0.
+        let before = postcard::to_allocvec(&(7_u16, true, Some(false))).expect("it encodes");
+        let work = PendingWork { sessions: 7, signalling: true, deregister: Some(false), ..PendingWork::default() };
+        assert_eq!(postcard::to_allocvec(&work), Ok(before));
+    }
+}

@@ -1,0 +1,120 @@
+//! Changes of a subscriber's record while its UE is registered (TS 23.502 4.5.1, TS 23.401
+//! 5.3.9.2).
+//!
+//! The record is the state that the UE's sessions are to have. It is compared with what they have,
+//! so that an event that arrives twice, or late, changes nothing more.
+
+use super::{change_ambr, deregister};
+use crate::amf::context::{RanContext, UeContext};
+use crate::amf::procedures::common::{moves, user_plane};
+use crate::smf::{self, Input, SmContext, Stage};
+use crate::step::{Kind, Note, StepContext};
+use crate::subscription::Subscription;
+use std::sync::Arc;
+use vireo_types::{Dialect, Snssai};
+use vireo_wire::nas::{GmmCause, GsmCause};
+
+/// Returns the cause with which the UE of a subscriber that gets no service is deregistered: that
+/// of a registration (TS 24.501 5.5.2.3.2, TS 24.301 5.5.2.3.2).
+pub(super) fn cause(ue: &UeContext) -> Option<GmmCause> {
+    match ue.subscription {
+        None => Some(GmmCause::IllegalUe),
+        Some(_) => moves::not_allowed(ue, ue.session_dialect()),
+    }
+}
+
+/// Applies the present record of the UE's subscriber; `None` if it was removed. A UE that is being
+/// registered gets the event once more.
+pub(super) fn changed(ctx: &mut StepContext<'_, '_>, subscription: Option<Subscription>, is_repeated: bool) {
+    if !ctx.ue.is_registered() {
+        return;
+    }
+    ctx.ue.pending.authenticate |= !is_repeated;
+    let before = ctx.ue.ambr();
+    if ctx.ue.subscription.as_deref() != subscription.as_ref() {
+        ctx.ue.subscription = subscription.map(Arc::new);
+    }
+    if cause(ctx.ue).is_some() {
+        return deregister(ctx, false);
+    }
+    let Some(subscription) = ctx.ue.subscription.clone() else { return };
+    if !keep_slices(ctx, &subscription) {
+        return deregister(ctx, true);
+    }
+    if loses_last_bearer(ctx, &subscription) {
+        return deregister(ctx, true);
+    }
+    for at in (0..ctx.ue.sessions.len()).rev() {
+        change_session(ctx, at, &subscription);
+    }
+    let has_command = |session: &SmContext| smf::awaits_connection(session);
+    // E-RAB MODIFY REQUEST has the UE-AMBR, too.
+    if ctx.ue.dialect() == Dialect::Nr || !ctx.ue.sessions.iter().any(has_command) {
+        change_ambr(ctx, before);
+    }
+}
+
+/// Removes the slices from the allowed NSSAI that are not subscribed any more. Returns false if the
+/// UE must register again: its home slice is among them.
+fn keep_slices(ctx: &mut StepContext<'_, '_>, subscription: &Subscription) -> bool {
+    let is_subscribed = |snssai: &Snssai| subscription.slices.iter().any(|slice| slice.snssai == *snssai);
+    if !ctx.ue.allowed.first().is_some_and(is_subscribed) {
+        return false;
+    }
+    let count = ctx.ue.allowed.len();
+    ctx.ue.allowed.retain(|snssai| is_subscribed(snssai));
+    ctx.ue.pending.allowed |= ctx.ue.allowed.len() < count && ctx.ue.dialect() == Dialect::Nr;
+    true
+}
+
+/// Returns true if the data networks of all sessions are withdrawn from a UE of EPS that may not be
+/// without one. It attaches again (TS 23.401 5.4.4.1).
+fn loses_last_bearer(ctx: &StepContext<'_, '_>, subscription: &Subscription) -> bool {
+    let needs_one = ctx.ue.dialect() == Dialect::Eps && !ctx.ue.ciot().without_pdn;
+    let mut live = ctx.ue.sessions.iter().filter(|session| is_there(session)).peekable();
+    let is_withdrawn = |session: &SmContext| {
+        let is_emergency = ctx.env.config.eps.emergency.as_ref() == Some(&session.terms.dnn);
+        !is_emergency && subscription.data_network(session.terms.snssai, &session.terms.dnn).is_none()
+    };
+    needs_one && live.peek().is_some() && live.all(is_withdrawn)
+}
+
+/// Returns true for a session that the UE has or is to get.
+fn is_there(session: &SmContext) -> bool {
+    session.is_live() && !matches!(session.stage, Stage::Releasing { .. })
+}
+
+/// Releases a session whose data network is not subscribed any more, or has it take over the
+/// subscribed terms. An emergency PDN connection needs no subscription.
+fn change_session(ctx: &mut StepContext<'_, '_>, at: usize, subscription: &Subscription) {
+    let session = &ctx.ue.sessions[at];
+    if !is_there(session) || ctx.env.config.eps.emergency.as_ref() == Some(&session.terms.dnn) {
+        return;
+    }
+    let changes = session.terms.change.is_some();
+    match subscription.data_network(session.terms.snssai, &session.terms.dnn) {
+        None => user_plane::step(ctx, at, Input::Release(GsmCause::RegularDeactivation.as_u8())),
+        Some(network) => {
+            user_plane::step(ctx, at, Input::ChangeTerms(network));
+            if !changes && ctx.ue.sessions.get(at).is_some_and(|session| session.terms.change.is_some()) {
+                ctx.note(Note::Started(Kind::Modification));
+            }
+        }
+    }
+}
+
+/// Sends the UE the commands of its sessions that wait for it, once it is connected and no
+/// procedure is in progress.
+pub(super) fn send_commands(ctx: &mut StepContext<'_, '_>) {
+    if !ctx.ue.sessions.iter().any(smf::awaits_connection) {
+        return;
+    }
+    let is_set_up = ctx.ue.connection.is_some_and(|connection| connection.ran == RanContext::SetUp);
+    let is_busy = ctx.ue.procedure.is_some() || ctx.ue.is_in_handover() || ctx.ue.is_between_nodes();
+    if !(is_set_up || ctx.ue.is_served_by_nas()) || is_busy || !ctx.ue.is_registered() {
+        return;
+    }
+    for at in (0..ctx.ue.sessions.len()).rev() {
+        user_plane::step(ctx, at, Input::Connected);
+    }
+}

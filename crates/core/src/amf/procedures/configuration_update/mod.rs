@@ -1,0 +1,71 @@
+//! Generic UE configuration update (TS 24.501 5.4.4, TS 23.502 4.2.4.2) and GUTI reallocation (TS
+//! 24.301 5.4.1), both acknowledged.
+//!
+//! A UE that has answered a page gets another GUTI (TS 33.501 6.12.3). A UE of 5G also gets an
+//! allowed NSSAI that has changed.
+
+mod eps;
+mod nr;
+mod state;
+
+pub use state::Updating;
+
+use crate::amf::context::Retry;
+use crate::amf::procedures::common::guti;
+use crate::step::{Kind, Note, StepContext};
+use vireo_types::Dialect;
+
+/// Sends the command to a connected UE: with a new GUTI, and with the allowed NSSAI. Returns `None`
+/// if there is nothing to send.
+pub fn begin(ctx: &mut StepContext<'_, '_>, reallocates: bool, allowed: bool) -> Option<Updating> {
+    let guti = reallocates && guti::assign(ctx);
+    let allowed = allowed && ctx.ue.dialect() == Dialect::Nr;
+    if !guti && !allowed {
+        return None;
+    }
+    ctx.note(Note::Started(Kind::ConfigurationUpdate));
+    let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3550);
+    let updating = Updating { retry, started: ctx.now(), guti, allowed };
+    send(ctx, &updating);
+    Some(updating)
+}
+
+fn send(ctx: &mut StepContext<'_, '_>, updating: &Updating) {
+    match ctx.ue.dialect() {
+        Dialect::Nr => nr::send(ctx, updating),
+        Dialect::Eps => eps::send(ctx),
+    }
+}
+
+/// Handles CONFIGURATION UPDATE COMPLETE or GUTI REALLOCATION COMPLETE: the old GUTI is void.
+pub fn complete(ctx: &mut StepContext<'_, '_>, updating: Updating) {
+    if updating.guti {
+        guti::confirm(ctx);
+    }
+    ctx.note(Note::Succeeded(Kind::ConfigurationUpdate, updating.started));
+}
+
+/// Handles the end of the connection, or of the wait for the UE: both GUTIs stay valid (TS 24.501
+/// 5.4.4.6 a, TS 24.301 5.4.1.6 a). An allowed NSSAI is sent again on the next connection.
+pub fn abort(ctx: &mut StepContext<'_, '_>, updating: Updating) {
+    ctx.ue.pending.allowed |= updating.allowed && ctx.ue.is_registered();
+    ctx.note(Note::Failed(Kind::ConfigurationUpdate, 0));
+}
+
+/// Handles the expiry of the deadline (T3555, T3450).
+pub fn on_deadline(ctx: &mut StepContext<'_, '_>, updating: Updating) -> Option<Updating> {
+    let timers = ctx.env.config.timers;
+    if updating.retry.deadline > ctx.now() {
+        return Some(updating);
+    }
+    match updating.retry.next(ctx.now(), timers.t3550, timers.retransmissions) {
+        Some(retry) => {
+            send(ctx, &updating);
+            Some(Updating { retry, ..updating })
+        }
+        None => {
+            ctx.note(Note::Failed(Kind::ConfigurationUpdate, 0));
+            None
+        }
+    }
+}

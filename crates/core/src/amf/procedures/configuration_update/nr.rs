@@ -1,0 +1,21 @@
+//! CONFIGURATION UPDATE COMMAND (TS 24.501 8.2.19).
+
+use super::Updating;
+use crate::amf::context::UeContext;
+use crate::amf::procedures::common::gmm;
+use crate::step::StepContext;
+use vireo_wire::nas::{NasConfigurationUpdateCommand, NasConfigurationUpdateIndication};
+
+/// Sends what is to be updated. A 5G-GUTI comes with the tracking areas in which it is valid.
+pub(super) fn send(ctx: &mut StepContext<'_, '_>, updating: &Updating) {
+    let indication = NasConfigurationUpdateIndication::from_flags(true, false);
+    let mut command = NasConfigurationUpdateCommand::new().with_configuration_update_indication(indication);
+    if let Some(tmsi) = ctx.ue.identity.tmsi.filter(|_| updating.guti) {
+        command = command.with_fg_guti(gmm::mobile_identity(UeContext::guti(ctx.env.config, tmsi)));
+        command.tai_list = gmm::tai_list(&ctx.ue.reachability.area);
+    }
+    if updating.allowed {
+        command.allowed_nssai = gmm::nssai(&ctx.ue.allowed);
+    }
+    ctx.send_nas(command.into());
+}

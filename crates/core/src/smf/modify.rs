@@ -1,0 +1,105 @@
+//! State of a change of the QoS of a session by the network (TS 24.501 6.3.2, TS 23.502 4.3.3.2;
+//! EPS: TS 24.301 6.4.3, TS 23.401 5.4.2.2).
+//!
+//! The UPF applies the new rate at once. A connected UE gets PDU SESSION MODIFICATION COMMAND or
+//! MODIFY EPS BEARER CONTEXT REQUEST, and its RAN node the new parameters in the same message. An
+//! idle UE is not paged: it gets the command on its next connection, and the RAN node the
+//! parameters with the set-up of the user plane. [`super::modification`] sends.
+
+use super::context::{ModificationCommand, RanState, SmContext, Stage, TermsChange, UpfUpdate};
+use super::interface::Output;
+use super::n4;
+use crate::Env;
+use crate::subscription::DnnSubscription;
+
+/// Takes the terms of the subscription over, if they are others. A session that is not established
+/// keeps those of its accept.
+pub(super) fn change(sm: &mut SmContext, subscribed: &DnnSubscription, env: &Env<'_>) {
+    let DnnSubscription { ambr, five_qi, arp_priority, .. } = *subscribed;
+    let terms = &mut sm.terms;
+    if sm.stage != Stage::Established
+        || (terms.ambr, terms.five_qi, terms.arp_priority) == (ambr, five_qi, arp_priority)
+    {
+        return;
+    }
+    let is_rate_new = terms.ambr != ambr;
+    (terms.ambr, terms.five_qi, terms.arp_priority) = (ambr, five_qi, arp_priority);
+    let before = terms.change;
+    let upf = match (is_rate_new && n4::has_rate(sm, env.config), before.map(|before| before.upf)) {
+        (true, Some(UpfUpdate::Outstanding { .. })) => UpfUpdate::Outstanding { stale: true },
+        (true, _) => UpfUpdate::Due,
+        (false, before) => before.unwrap_or(UpfUpdate::Done),
+    };
+    // The answer to a command in progress has the same PTI as that to another one: the next command
+    // waits for it.
+    let command = match before.map(|before| before.command) {
+        Some(ModificationCommand::Sent { repeats, deadline, .. }) => {
+            ModificationCommand::Sent { repeats, deadline, stale: true }
+        }
+        _ => ModificationCommand::Due,
+    };
+    let since = before.map_or(env.now, |before| before.since);
+    sm.terms.change = Some(TermsChange { upf, command, since });
+}
+
+/// Returns true if a command of the session waits for a connected UE, whose RAN node is neither
+/// setting up the session nor releasing it.
+pub fn awaits_connection(sm: &SmContext) -> bool {
+    let is_due = sm.terms.change.is_some_and(|change| change.command == ModificationCommand::Due);
+    is_due && sm.is_established() && matches!(sm.ran, RanState::Idle | RanState::Up) && !sm.is_relocating()
+}
+
+pub(super) fn set_command(sm: &mut SmContext, command: ModificationCommand) {
+    if let Some(change) = &mut sm.terms.change {
+        change.command = command;
+    }
+}
+
+/// Returns true if a command is sent and not answered.
+pub(super) fn is_sent(sm: &SmContext) -> bool {
+    sm.terms.change.is_some_and(|change| matches!(change.command, ModificationCommand::Sent { .. }))
+}
+
+/// Handles that the UE has applied the command. Returns false if there is none.
+pub(super) fn completed(sm: &mut SmContext) -> bool {
+    let Some(TermsChange { command: ModificationCommand::Sent { stale, .. }, .. }) = sm.terms.change else {
+        return false;
+    };
+    // The next command follows at the end of the step.
+    set_command(sm, if stale { ModificationCommand::Due } else { ModificationCommand::Done });
+    true
+}
+
+/// Handles that the UE does not apply the command: it keeps its earlier parameters, and RAN and UPF
+/// apply the new ones. Returns false if there is no command.
+pub(super) fn rejected(sm: &mut SmContext, cause: u8, out: &mut Vec<Output>) -> bool {
+    if !is_sent(sm) {
+        return false;
+    }
+    set_command(sm, ModificationCommand::Failed);
+    out.push(Output::NotModified(cause));
+    true
+}
+
+/// Handles that the UE has become idle, or has moved to the other dialect: the command is sent
+/// again on its next connection.
+pub(super) fn interrupt(sm: &mut SmContext) {
+    if is_sent(sm) {
+        set_command(sm, ModificationCommand::Due);
+    }
+}
+
+/// Handles an answer of the UPF. Returns true if it answers the new rate.
+pub(super) fn upf_answered(sm: &mut SmContext) -> bool {
+    let Some(TermsChange { upf, .. }) = &mut sm.terms.change else { return false };
+    let UpfUpdate::Outstanding { stale } = *upf else { return false };
+    *upf = if stale { UpfUpdate::Due } else { UpfUpdate::Done };
+    true
+}
+
+/// Handles that the UPF gets the session anew, with the present rate.
+pub(super) fn upf_lost(sm: &mut SmContext) {
+    if let Some(change) = &mut sm.terms.change {
+        change.upf = UpfUpdate::Done;
+    }
+}

@@ -1,0 +1,209 @@
+//! Changes of a subscriber's record while its UE is attached, and GUTI reallocation.
+
+use super::golden::golden;
+use super::network::{IMSI, Network};
+use vireo_core::amf::context::Procedure;
+use vireo_core::amf::engine::Event;
+use vireo_core::step::{Effect, Kind, Note};
+use vireo_core::subscription::{Ambr, AuthenticationRequest, SubscriberIdentity};
+use vireo_types::{Dialect, Duration};
+use vireo_wire::nas_eps::*;
+use vireo_wire::s1ap::{S1AP_PDU, S1apPduKind, ie};
+
+fn attached() -> Network {
+    let mut network = Network::new();
+    network.attach();
+    network
+}
+
+/// Delivers the present record of the subscriber, as the host does.
+fn changed(network: &mut Network) {
+    let subscription = Some(network.subscription.clone());
+    network.event(Event::SubscriberChanged { subscription, is_repeated: false });
+    network.settle();
+}
+
+fn kinds(network: &Network, kind: S1apPduKind) -> usize {
+    network.kinds.iter().filter(|sent| **sent == kind).count()
+}
+
+fn succeeded(network: &Network, kind: Kind) -> usize {
+    network.notes.iter().filter(|note| matches!(note, Note::Succeeded(of, _) if *of == kind)).count()
+}
+
+/// Returns the EMM cause of the last DETACH REQUEST.
+fn detach_cause(network: &Network) -> Option<u8> {
+    match network.last() {
+        NasEmmMessage::DetachRequestUeTerminated(request) => request.emm_cause.as_ref().map(|cause| cause.value),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn removed_subscriber_is_detached_with_cause() {
+    let mut network = attached();
+    network.event(Event::SubscriberChanged { subscription: None, is_repeated: false });
+    network.settle();
+    assert_eq!(detach_cause(&network), Some(EmmCause::EpsServicesAndNonEpsServicesNotAllowed.as_u8()));
+}
+
+#[test]
+fn barred_subscriber_is_detached_with_cause() {
+    for (suspended, cause) in [(true, 7), (false, 15)] {
+        let mut network = attached();
+        network.subscription.suspended = suspended;
+        network.subscription.only = (!suspended).then_some(Dialect::Nr);
+        changed(&mut network);
+        assert_eq!(detach_cause(&network), Some(cause));
+    }
+}
+
+#[test]
+fn changed_qos_modifies_bearer() {
+    let mut network = attached();
+    let ambr = Ambr { uplink_bps: 10_000_000, downlink_bps: 30_000_000 };
+    let terms = &mut network.subscription.slices[0].dnns[0];
+    (terms.ambr, terms.five_qi, terms.arp_priority) = (ambr, 7, 2);
+    changed(&mut network);
+    let [.., NasEsmMessage::ModifyEpsBearerContextRequest(request)] = &network.ue.esm[..] else {
+        panic!("{:?}", network.ue.esm)
+    };
+    assert_eq!(request.new_eps_qos.as_ref().map(|qos| qos.value.to_vec()), Some(vec![7]));
+    let rates = request.apn_ambr.as_ref().map(|ambr| (ambr.downlink_kbps(), ambr.uplink_kbps()));
+    assert_eq!(rates, Some((Some(30_000), Some(10_000))));
+    let pdus = network.sent.iter().map(|(_, pdu)| S1AP_PDU::decode_borrowed(pdu).expect("a PDU"));
+    let modify = pdus.into_iter().find(|pdu| pdu.kind() == S1apPduKind::Initiating_E_RABModify).expect("a request");
+    let total = modify.ie::<ie::uEaggregateMaximumBitrate>().expect("an IE").expect("rates");
+    assert_eq!(total.ue_aggregate_maximum_bit_rate_dl.0, 30_000_000, "the UE-AMBR follows the APN-AMBR");
+    let item = modify.items::<ie::E_RABToBeModifiedListBearerModReq>().next().expect("an item").expect("an item");
+    let qos = item.e_rab_level_qos_parameters;
+    assert_eq!((item.e_rab_id.0, qos.qci.0, qos.allocation_retention_priority.priority_level.0), (5, 7, 2));
+    assert_eq!(kinds(&network, S1apPduKind::Initiating_UEContextModification), 0);
+    assert_eq!(succeeded(&network, Kind::Modification), 1);
+    assert!(network.context().is_some_and(|c| c.sessions[0].terms.change.is_none()));
+}
+
+#[test]
+fn modification_equals_pycrates() {
+    let mut network = attached();
+    let terms = &mut network.subscription.slices[0].dnns[0];
+    (terms.ambr, terms.five_qi) = (Ambr { uplink_bps: 10_000_000, downlink_bps: 30_000_000 }, 7);
+    changed(&mut network);
+    let request = network.ue.esm.last().expect("a message").clone();
+    let octets = NasEpsMessage::new_esm(request, 5, 0).encode().expect("it encodes");
+    assert_eq!(hex::encode(octets), hex::encode(golden("ModifyEPSBearerContextRequest")));
+}
+
+/// T3486 (TS 24.301 6.4.3.6 a).
+#[test]
+fn unanswered_modification_repeats_four_times() {
+    let mut network = attached();
+    network.ue.silent = true;
+    network.subscription.slices[0].dnns[0].five_qi = 7;
+    changed(&mut network);
+    let is_request = |m: &&NasEsmMessage| matches!(m, NasEsmMessage::ModifyEpsBearerContextRequest(_));
+    let requests = |network: &Network| network.ue.esm.iter().filter(is_request).count();
+    network.wait(Duration::from_millis(39_900));
+    assert_eq!(requests(&network), 5);
+    network.wait(Duration::from_secs(30));
+    assert_eq!(requests(&network), 5);
+    assert!(network.notes.contains(&Note::Failed(Kind::Modification, 0)));
+    assert!(network.context().is_some_and(|c| c.is_registered() && c.sessions[0].terms.change.is_none()));
+}
+
+#[test]
+fn ue_without_bearer_rejects_its_modification() {
+    let mut network = attached();
+    network.subscribe("ims");
+    network.connect(2, Some("ims"));
+    network.ue.silent = true;
+    network.subscription.slices[0].dnns[1].five_qi = 7;
+    changed(&mut network);
+    let cause = NasEsmCause::from_cause(EsmCause::InvalidEpsBearerIdentity);
+    network.send_esm(NasModifyEpsBearerContextReject::new(cause), 6, 0);
+    assert!(network.notes.contains(&Note::Failed(Kind::Modification, 43)));
+    assert_eq!(network.context().map(|c| c.sessions.len()), Some(1));
+}
+
+#[test]
+fn idle_bearer_is_modified_on_connection() {
+    let mut network = attached();
+    network.idle();
+    network.subscription.slices[0].dnns[0].five_qi = 7;
+    changed(&mut network);
+    assert_eq!(kinds(&network, S1apPduKind::Initiating_Paging), 0);
+    network.service_request();
+    assert_eq!(kinds(&network, S1apPduKind::Initiating_E_RABModify), 1);
+    assert_eq!(succeeded(&network, Kind::Modification), 1);
+}
+
+/// Without its last bearer, a UE attaches again (TS 23.401 5.4.4.1).
+#[test]
+fn withdrawn_data_network_ends_its_bearer() {
+    let mut network = attached();
+    network.subscribe("ims");
+    network.connect(2, Some("ims"));
+    network.subscription.slices[0].dnns.pop();
+    changed(&mut network);
+    assert_eq!(network.context().map(|c| (c.sessions.len(), c.is_registered())), Some((1, true)));
+    network.subscription.slices[0].dnns[0].dnn = "other".parse().expect("an APN");
+    changed(&mut network);
+    let NasEmmMessage::DetachRequestUeTerminated(request) = network.last() else { panic!("{:?}", network.last()) };
+    assert_eq!(request.detach_type.network_detach_kind(), NetworkDetachKind::ReattachRequired);
+}
+
+#[test]
+fn changed_record_authenticates_next_update() {
+    let mut network = attached();
+    changed(&mut network);
+    network.idle();
+    network.effects.clear();
+    network.update(UpdateType::TaUpdating);
+    let supi = IMSI.parse().expect("an IMSI");
+    let own = |effect: &Effect| match effect {
+        Effect::Authenticate(AuthenticationRequest { identity, .. }) => *identity == SubscriberIdentity::Imsi(supi),
+        _ => false,
+    };
+    assert!(network.effects.iter().any(own), "{:?}", network.effects);
+    assert!(network.context().is_some_and(|c| c.is_registered() && !c.pending.authenticate));
+}
+
+#[test]
+fn paged_ue_gets_another_guti() {
+    let mut network = attached();
+    network.idle();
+    let before = network.ue.guti.clone();
+    network.downlink_data();
+    network.service_request();
+    let context = network.context().expect("a context");
+    assert_eq!((context.procedure, context.identity.old_tmsi), (None, None));
+    assert_ne!(network.ue.guti, before);
+    assert_eq!(succeeded(&network, Kind::ConfigurationUpdate), 1);
+    // The next request is not an answer to a page.
+    network.idle();
+    network.service_request();
+    assert_eq!(succeeded(&network, Kind::ConfigurationUpdate), 1);
+}
+
+/// T3450 (TS 24.301 5.4.1.6 a).
+#[test]
+fn unconfirmed_guti_leaves_both_valid() {
+    let mut network = attached();
+    network.idle();
+    network.ue.silent = true;
+    let before = network.context().and_then(|c| c.identity.tmsi);
+    network.downlink_data();
+    network.service_request();
+    assert!(matches!(network.context().and_then(|c| c.procedure), Some(Procedure::ConfigurationUpdate(_))));
+    network.wait(Duration::from_secs(60));
+    let is_command = |m: &&NasEmmMessage| matches!(m, NasEmmMessage::GutiReallocationCommand(_));
+    assert_eq!(network.ue.received.iter().filter(is_command).count(), 5);
+    let context = network.context().expect("a context");
+    assert!(context.procedure.is_none() && context.is_registered());
+    assert_eq!(context.identity.old_tmsi, before);
+    assert!(network.notes.contains(&Note::Failed(Kind::ConfigurationUpdate, 0)));
+    // The UE uses the former one.
+    network.idle();
+    network.service_request();
+    assert!(network.context().is_some_and(|c| c.connection.is_some()));
+}
