@@ -50,5 +50,5 @@ pub use config::{Config, ConfigError, SubscribersConfig};
 pub use failure::Failure;
 pub use keys::KeySource;
 pub use load::{Source, shown};
-pub use log::{LogConfig, directives};
+pub use log::{LevelError, LogConfig, LogFileConfig, LogFormat, directives};
 pub use written::Written;
