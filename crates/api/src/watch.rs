@@ -135,13 +135,15 @@ pub(crate) async fn run(api: Api) {
         tick.tick().await;
         let known = api.watched(|watched| watched.present.len());
         let view = api.core(move |source| {
-            let status = source.status(&without_lists());
+            let status = source.status(&without_lists())?;
             // A list of very many RAN nodes costs the core milliseconds.
             let is_due = status.counts.gnbs != known || number.is_multiple_of(NODES);
-            let nodes = is_due.then(|| all_ran_nodes(source).into_iter().map(|node| node.id).collect());
-            CoreView { nodes, status, pools: source.pools() }
+            let nodes = if is_due { Some(all_ran_nodes(source)?) } else { None };
+            let nodes = nodes.map(|nodes| nodes.into_iter().map(|node| node.id).collect());
+            Some(CoreView { nodes, status, pools: source.pools() })
         });
-        let Ok(view) = view.await else { continue };
+        // Nothing is known while the core does not answer.
+        let Ok(Some(view)) = view.await else { continue };
         let machine = if number.is_multiple_of(MACHINE) { machine(&api).await } else { None };
         let (news, alarms) = api.watched(|watched| watched.evaluate(&view, machine));
         for (kind, data) in news {
