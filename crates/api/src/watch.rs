@@ -3,7 +3,7 @@
 //! A look costs the core two short answers without lists of UEs.
 
 use crate::alarms::conditions::{self, Memory};
-use crate::alarms::webhook::{Target, Webhook};
+use crate::alarms::webhook::Webhook;
 use crate::alarms::{Alarm, Alarms, Condition};
 use crate::context::{Api, blocking};
 use crate::overview::{all_ran_nodes, without_lists};
@@ -128,7 +128,7 @@ struct CoreView {
 
 /// Watches the core until the API ends.
 pub(crate) async fn run(api: Api) {
-    let webhook = Webhook::start(api.management().alarms.webhook.as_deref().and_then(Target::parse));
+    let webhook = Webhook::start(api.management().alarms.webhook.as_ref());
     let mut tick = tokio::time::interval(EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for number in 0u32.. {

@@ -87,6 +87,7 @@ fn serve(member: &mut ShardMember, kept: &privileges::RetainedPrivileges) -> Res
     config.log.file = None;
     logging::start(&config.log)?;
     logging::report_to_parent()?;
+    config.start_traces("shard")?;
     ignore_hangup()?;
     kept.log();
     (config.api.listen, config.api.socket) = (None, ApiSocket::Off);
