@@ -1,8 +1,9 @@
 //! Inputs that wait for the forwarder, by slice and kind of procedure.
 //!
-//! If more inputs wait than one pass of the host takes, the host sorts them and takes one input of
-//! each queue in turn. The messages of one slice or kind therefore delay those of another by one
-//! input each, however many wait. Behind the forwarder the NFs' shares decide.
+//! If more inputs wait than one pass of the host takes, the host sorts them and takes some of each
+//! queue in turn: the stricter its latency objective, the more. The messages of one slice or kind
+//! therefore delay those of another by one turn, however many wait. Behind the forwarder the NFs'
+//! shares decide, which follow the same priorities (MMLite's P_i).
 //!
 //! Invariants:
 //!
@@ -28,6 +29,9 @@ use vireo_types::{AssocId, Ltmsi};
 
 /// Maximum number of inputs sorted in one pass of the host.
 const SORTED: usize = 256 * BATCH;
+/// Number of inputs in a turn of a queue with the strictest objective. A queue whose objective is
+/// 16 times as long, or longer, has one.
+const TURN: u32 = 16;
 /// Queue of the inputs about UEs of other hosts, whose procedures this host serves.
 const GUESTS: usize = 0;
 /// Queue of the notices about UEs, which have no order.
@@ -48,8 +52,12 @@ pub(super) enum InputClass {
 #[derive(Debug)]
 pub(super) struct InputQueues<T> {
     queues: Vec<VecDeque<(Option<Slot>, T)>>,
+    /// Number of inputs in a turn of each queue; [`TURN`] for queues without a number.
+    turn_lengths: Vec<u32>,
     /// Queues with inputs, in the order of their turns.
     turns: VecDeque<usize>,
+    /// Number of inputs of the first turn that are out.
+    turn_position: u32,
     /// Queue and number of the inputs of each UE that has any.
     ues: FxHashMap<Slot, (usize, u32)>,
     /// Taken when the queues are empty. Until then no input is added.
@@ -59,11 +67,28 @@ pub(super) struct InputQueues<T> {
 
 impl<T> Default for InputQueues<T> {
     fn default() -> Self {
-        InputQueues { queues: Vec::new(), turns: VecDeque::new(), ues: FxHashMap::default(), barrier: None, len: 0 }
+        InputQueues {
+            queues: Vec::new(),
+            turn_lengths: Vec::new(),
+            turns: VecDeque::new(),
+            turn_position: 0,
+            ues: FxHashMap::default(),
+            barrier: None,
+            len: 0,
+        }
     }
 }
 
 impl<T> InputQueues<T> {
+    /// Sets the lengths of the turns by the latency objectives in microseconds: of UEs of unknown
+    /// slice, followed by those of each slice.
+    pub(super) fn set_objectives(&mut self, objectives: &[[u64; NF_KINDS]]) {
+        let all = || objectives.as_flattened().iter().copied();
+        let strictest = all().min().unwrap_or(1).max(1) as f64;
+        let length = |objective: u64| (f64::from(TURN) * strictest / objective.max(1) as f64).round().max(1.0) as u32;
+        self.turn_lengths = std::iter::repeat_n(TURN, UES).chain(all().map(length)).collect();
+    }
+
     /// Returns the number of inputs.
     pub(super) fn len(&self) -> usize {
         self.len + usize::from(self.barrier.is_some())
@@ -100,11 +125,17 @@ impl<T> InputQueues<T> {
 
     /// Removes the next input: that of the queue whose turn it is, and the barrier after all.
     fn pop(&mut self) -> Option<T> {
-        let Some(queue) = self.turns.pop_front() else { return self.barrier.take() };
+        let Some(&queue) = self.turns.front() else { return self.barrier.take() };
         let waiting = self.queues.get_mut(queue)?;
         let (ue, input) = waiting.pop_front()?;
-        if !waiting.is_empty() {
-            self.turns.push_back(queue);
+        self.turn_position += 1;
+        let is_empty = waiting.is_empty();
+        if is_empty || self.turn_position >= self.turn_lengths.get(queue).copied().unwrap_or(TURN) {
+            self.turn_position = 0;
+            self.turns.pop_front();
+            if !is_empty {
+                self.turns.push_back(queue);
+            }
         }
         if let Some(ue) = ue
             && let Some((_, count)) = self.ues.get_mut(&ue)

@@ -72,6 +72,7 @@ use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use rustc_hash::FxHashMap;
 use serving::Guests;
+use slo_tracker::objectives;
 use stale::Budgets;
 use state::{Admission, CurrentInput, EventQueues, Faults, Persistence, Statistics, UeStore, WorkerPool};
 use std::collections::VecDeque;
@@ -184,7 +185,7 @@ impl Host {
             input_sender,
             ues,
             workers,
-            events: EventQueues::default(),
+            events: EventQueues::new(&objectives(&config.slices)),
             current: CurrentInput::default(),
             admission: Admission::new(config.overload),
             nodes: Nodes::new(config.allow),

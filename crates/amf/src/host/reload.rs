@@ -1,5 +1,6 @@
 //! Application of a reloaded configuration by a running host and its workers.
 
+use super::slo_tracker::objectives;
 use super::state::Host;
 use std::sync::Arc;
 use vireo_ops::reload::Reload;
@@ -11,6 +12,7 @@ impl Host {
         self.nodes.set_allow(reload.n2_allow.clone());
         self.workers.pools.update(|slices| reload.update_objectives(slices));
         self.statistics.step_metrics.set_objectives(self.workers.pools.slices());
+        self.events.waiting.set_objectives(&objectives(self.workers.pools.slices()));
         reload.update_dnns(&mut self.workers.instructions.core);
         self.workers.instructions.log_level = Some(reload.log_level.clone());
         self.config = Arc::new(self.workers.instructions.core.clone());

@@ -126,8 +126,8 @@ impl SloTracker {
     }
 }
 
-/// Returns the objectives of UEs of unknown slice, followed by those of each slice.
-fn objectives(slices: &[SliceRuntime]) -> Vec<[u64; NF_KINDS]> {
+/// Returns the objectives in microseconds of UEs of unknown slice, followed by those of each slice.
+pub(super) fn objectives(slices: &[SliceRuntime]) -> Vec<[u64; NF_KINDS]> {
     let of = |slice: &SliceRuntime| slice.slo.map(Duration::as_micros);
     // An unknown slice may be any slice: the strictest objective counts.
     let strictest = |kind: usize| slices.iter().map(|s| s.slo[kind]).min().unwrap_or(SliceRuntime::SLO).as_micros();

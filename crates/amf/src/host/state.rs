@@ -27,7 +27,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use vireo_cluster::{CommandSender, HostReceiver, HostSender, Input};
 use vireo_core::config::CoreConfig;
-use vireo_ops::config::OverloadConfig;
+use vireo_ops::config::{NF_KINDS, OverloadConfig};
 use vireo_ops::evicted_claims::EvictedClaims;
 use vireo_ops::shared_record::DelegatedCommit;
 use vireo_ops::supervisor::Supervisor;
@@ -147,6 +147,15 @@ pub(super) struct EventQueues {
     pub(super) disconnected: Vec<(AssocId, Vec<Slot>)>,
     /// UPFs that lost their sessions, and the first slot whose UE is not notified yet.
     pub(super) lost: VecDeque<(SocketAddr, u32)>,
+}
+
+impl EventQueues {
+    /// Creates empty queues for the latency objectives of [`InputQueues::set_objectives`].
+    pub(super) fn new(objectives: &[[u64; NF_KINDS]]) -> Self {
+        let mut queues = EventQueues::default();
+        queues.waiting.set_objectives(objectives);
+        queues
+    }
 }
 
 /// Input or commit record that is being processed.

@@ -22,13 +22,35 @@ fn queue(queue: usize, ue: Option<Slot>) -> InputClass {
 }
 
 #[test]
-fn full_queue_delays_others_by_one_input_each() {
+fn full_queue_delays_others_by_one_turn() {
     let mut waiting = InputQueues::default();
-    (0..60_000).for_each(|n| waiting.push(queue(7, None), n));
-    (100_000..100_003).for_each(|n| waiting.push(queue(3, None), n));
+    // Objectives of slice 1: 160 ms, but for handovers 10 ms.
+    let mut slice = [160_000; NF_KINDS];
+    slice[NfKind::Handover.index()] = 10_000;
+    waiting.set_objectives(&[slice]);
+    let [flooded, other] = [NfKind::Registration, NfKind::Session].map(|kind| queue_of(0, kind));
+    (0..60_000).for_each(|n| waiting.push(queue(flooded, None), n));
+    (100_000..100_003).for_each(|n| waiting.push(queue(other, None), n));
     assert_eq!(waiting.len(), 60_003);
     let first: Vec<u32> = std::iter::from_fn(|| waiting.pop()).take(6).collect();
     assert_eq!(first, [0, 100_000, 1, 100_001, 2, 100_002]);
+}
+
+/// The paper's example: objectives of 5 and 10 ms give shares of 2/3 and 1/3.
+#[test]
+fn turns_follow_priorities() {
+    let mut waiting = InputQueues::default();
+    let strict = [5_000; NF_KINDS];
+    waiting.set_objectives(&[strict, strict, strict.map(|objective| 2 * objective)]);
+    for _ in 0..10_000 {
+        for slice in [1, 2] {
+            waiting.push(queue(queue_of(slice, NfKind::ServiceRequest), None), slice);
+        }
+    }
+    let first: Vec<usize> = std::iter::from_fn(|| waiting.pop()).take(6_000).collect();
+    assert_eq!(first.iter().filter(|slice| **slice == 1).count(), 4_000);
+    // The rest is taken, whatever the shares.
+    assert_eq!(std::iter::from_fn(|| waiting.pop()).count(), 14_000);
 }
 
 /// Whatever the classes of its inputs: a UE may get another number, of another slice, meanwhile.
