@@ -28,13 +28,15 @@ DIST ?= dist
 CHURN ?= 50
 CHURN_UES ?= 200
 SHARDS ?= 3
+# Seeds of chaos; each takes half a minute.
+CHAOS_SEEDS ?= 1..20
 # Shards that crash-shards kills, at most 10,000 in a run.
 KILLS ?= 10000
 # Release (tag, commit or binary) whose hosts join the cluster of cluster-upgrade, and how many.
 FROM ?= HEAD
 JOINS ?= 6
 
-.PHONY: help setup build web dist test-package test-web demo cluster-demo cluster-churn shard-churn cluster-upgrade test test-experiments test-stores test-api check check-deploy lint licences bench crash crash-shards faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
+.PHONY: help setup build web dist test-package test-web demo cluster-demo cluster-churn shard-churn cluster-upgrade test test-experiments test-stores test-api check check-deploy lint licences bench crash crash-shards chaos faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
 
 help:
 	@echo 'make demo              build; 100 UEs register, exchange packets and deregister, in network namespaces'
@@ -55,6 +57,7 @@ help:
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
 	@echo 'make crash             worker processes on the state region killed $(CRASH_KILLS) times and stopped $(CRASH_STOPS) times'
 	@echo 'make crash-shards      shards killed $(KILLS) times (KILLS=N) at random times while they work, each after its takeover'
+	@echo 'make chaos             lost and repeated messages and restarts of RAN nodes, with the seeds $(CHAOS_SEEDS); UEs and core must agree after it'
 	@echo 'make faults            the fault campaign: a cluster on a virtual clock for each of the seeds $(SEEDS)'
 	@echo 'make faults-self-check whether the fault campaign detects each injected fault, with the seeds $(SEEDS)'
 	@echo 'make flood             200,000 half-open registrations of 8 gNBs while UEs of another gNB register'
@@ -164,6 +167,9 @@ crash: setup
 # One to two kills a second.
 crash-shards: build
 	$(VIREO) demo --shards $(SHARDS) --churn $(KILLS) --ues $(CHURN_UES) --gnbs 4 $(ARGS)
+
+chaos: build
+	$(VIREO) demo --scenario chaos --rat both --seed $(CHAOS_SEEDS) $(ARGS)
 
 mutate-pfcp: build
 	scripts/mutate-pfcp $(VIREO) $(MUTATIONS) $(SEED) $(OUT)

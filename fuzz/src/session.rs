@@ -54,6 +54,8 @@ pub fn config() -> CoreConfig {
             dns: vec![Ipv4Addr::new(8, 8, 8, 8).into()],
             p_cscf: vec![Ipv4Addr::new(192, 0, 2, 9).into()],
             mtu: 1400,
+            static_pools: Default::default(),
+            up_security: None,
         }],
         security: SecurityConfig {
             integrity: vec![IntegrityAlgorithm::NIA2, IntegrityAlgorithm::NIA1],
@@ -67,7 +69,7 @@ pub fn config() -> CoreConfig {
             }),
             extended_drx: Some(Instant(0)),
         },
-        upfs: vec![UpfConfig { name: "upf".into(), n4: upf(), dnns: vec![] }],
+        upfs: vec![UpfConfig { name: "upf".into(), n4: upf(), dnns: vec![], n3_ipv6: false }],
         n4_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
         n4_node: NodeName::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         n2_endpoints: Vec::new(),

@@ -49,6 +49,7 @@ fn amf(connected: bool) -> UeContext {
         ambr: Ambr::default(),
         five_qi: 9,
         arp_priority: 8,
+        ..DnnSubscription::default()
     };
     let slice = SliceSubscription { snssai: SLICE, default: true, dnns: vec![session] };
     ue.subscription = Some(Arc::new(Subscription { slices: vec![slice], ..Subscription::default() }));
@@ -74,7 +75,15 @@ fn smf(up: bool) -> SmContext {
         psi: 1,
         dialect: Dialect::Nr,
         index: SessionIndex::default(),
-        terms: SessionTerms { snssai: SLICE, dnn: dnn(), ambr: Ambr::default(), five_qi: 9, arp_priority: 8 },
+        terms: SessionTerms {
+            snssai: SLICE,
+            dnn: dnn(),
+            ambr: Ambr::default(),
+            five_qi: 9,
+            arp_priority: 8,
+            up_security: None,
+            framed_routes: Vec::new(),
+        },
         kind: PduSessionType::Ipv4,
         address: SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45, 0, 9)), ipv6_prefix: None },
         always_on: false,

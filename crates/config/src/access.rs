@@ -7,6 +7,7 @@ use crate::problems::Problems;
 use crate::values::Prefix;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use vireo_core::subscription::UpProtection;
 use vireo_datapath::{Access, Network};
 use vireo_types::PduSessionType;
 use vireo_upf::UpfConfig;
@@ -21,6 +22,12 @@ pub(super) struct Dnn {
     pub(super) ipv4_pool: Option<Prefix<Ipv4Addr>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ipv6_pool: Option<Prefix<Ipv6Addr>>,
+    /// Last part of the pool, for subscribers with a static address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) static_ipv4: Option<Prefix<Ipv4Addr>>,
+    /// Last part of the pool, for subscribers with a static prefix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) static_ipv6: Option<Prefix<Ipv6Addr>>,
     /// Empty means all types that the pools allow.
     pub(super) types: Vec<PduSessionType>,
     pub(super) dns: Vec<IpAddr>,
@@ -28,6 +35,10 @@ pub(super) struct Dnn {
     pub(super) mtu: u16,
     pub(super) slices: Vec<String>,
     pub(super) ue_to_ue: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) up_integrity: Option<UpProtection>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) up_confidentiality: Option<UpProtection>,
 }
 
 impl Default for Dnn {
@@ -35,12 +46,16 @@ impl Default for Dnn {
         Dnn {
             ipv4_pool: None,
             ipv6_pool: None,
+            static_ipv4: None,
+            static_ipv6: None,
             types: Vec::new(),
             dns: Vec::new(),
             p_cscf: Vec::new(),
             mtu: 1400,
             slices: Vec::new(),
             ue_to_ue: true,
+            up_integrity: None,
+            up_confidentiality: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! One run finds all problems of the file.
 
+use crate::data_network;
 use crate::file::{self, Dnn, File, LONGEST, PacketDriver, SliceId};
 use crate::problems::{Problems, addresses, is_domain, unique};
 use crate::values::{DurationText, Prefix};
@@ -255,6 +256,8 @@ fn dnns(dnns: &BTreeMap<String, Dnn>, slices: &BTreeMap<String, Snssai>, problem
             dns: dnn.dns.clone(),
             p_cscf: dnn.p_cscf.clone(),
             mtu: dnn.mtu,
+            static_pools: data_network::static_pools(dnn, &key, problems),
+            up_security: data_network::up_security(dnn),
         });
     }
     overlaps(dnns, problems);
@@ -303,7 +306,8 @@ const EMBEDDED: &str = "embedded";
 fn upfs(file: &File, dnns: &[DnnConfig], problems: &mut Problems) -> Vec<UpfConfig> {
     let mut upfs = Vec::new();
     if file.upf.enabled {
-        upfs.push(UpfConfig { name: EMBEDDED.to_owned(), n4: file.upf.n4, dnns: Vec::new() });
+        let n3_ipv6 = data_network::has_ipv6_n3(file);
+        upfs.push(UpfConfig { name: EMBEDDED.to_owned(), n4: file.upf.n4, dnns: Vec::new(), n3_ipv6 });
     }
     for (n, upf) in file.external_upf.iter().enumerate() {
         let mut names = Vec::new();
@@ -318,7 +322,7 @@ fn upfs(file: &File, dnns: &[DnnConfig], problems: &mut Problems) -> Vec<UpfConf
         problems.check(!taken, &format!("external-upf.{n}.name"), "another UPF has this name");
         let sound = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:[]".contains(c)) && !name.is_empty();
         problems.check(sound, &format!("external-upf.{n}.name"), "letters, digits, -, _ and . are allowed");
-        upfs.push(UpfConfig { name, n4: upf.n4, dnns: names });
+        upfs.push(UpfConfig { name, n4: upf.n4, dnns: names, n3_ipv6: upf.n3_ipv6 });
     }
     let any = !upfs.is_empty();
     problems.check(any, "upf.enabled", "without an [[external-upf]] the embedded one must be enabled");

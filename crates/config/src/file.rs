@@ -343,6 +343,8 @@ pub(super) struct ExternalUpf {
     pub(super) n4: SocketAddr,
     #[serde(default)]
     pub(super) dnns: Vec<String>,
+    #[serde(default)]
+    pub(super) n3_ipv6: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -17,6 +17,7 @@ mod alarms;
 mod check;
 mod cluster;
 mod config;
+mod data_network;
 pub mod default_paths;
 mod failure;
 mod file;

@@ -12,9 +12,10 @@ pub use state::{
 };
 
 use crate::ids::address_pool::Range;
+use crate::subscription::UpSecurity;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use vireo_types::{Dnn, Duration, Guami, Instant, PduSessionType, Plmn, Snssai, Tac};
+use vireo_types::{Dnn, Duration, Guami, Instant, PduSessionType, Plmn, SessionAddress, Snssai, Tac};
 use vireo_wire::pfcp::NodeId;
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
@@ -203,13 +204,53 @@ pub struct DnnConfig {
     pub p_cscf: Vec<IpAddr>,
     /// Link MTU in bytes, sent in the protocol configuration options and in router advertisements.
     pub mtu: u16,
+    /// Ends of the pools that are not allocated, but assigned by subscription.
+    pub static_pools: StaticPools,
+    /// UP security policy of subscribers without one; `None` = that of the RAN node.
+    pub up_security: Option<UpSecurity>,
+}
+
+/// Static addresses of a data network. Each network has the last addresses of its pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StaticPools {
+    /// Network and prefix length.
+    pub ipv4: Option<(Ipv4Addr, u8)>,
+    /// Network and prefix length, at most 64.
+    pub ipv6: Option<(Ipv6Addr, u8)>,
+}
+
+impl StaticPools {
+    /// Returns the static addresses of each kind.
+    fn ranges(&self) -> [Option<Range>; 2] {
+        let ipv4 = self.ipv4.map(|(network, length)| Range::ipv4_but_last(network, length));
+        [ipv4, self.ipv6.map(|(network, length)| Range::ipv6_whole(network, length))]
+    }
 }
 
 impl DnnConfig {
-    /// Returns the address ranges of the IPv4 and of the IPv6 pool.
+    /// Returns the address ranges of the IPv4 and of the IPv6 pool without the static addresses.
     pub fn address_ranges(&self) -> [Option<Range>; 2] {
-        let ipv4 = self.ipv4_pool.map(|(network, length)| Range::ipv4(network, length));
-        [ipv4, self.ipv6_pool.map(|(network, length)| Range::ipv6(network, length))]
+        let [static_ipv4, static_ipv6] = self.static_pools.ranges();
+        let ipv4 = self.ipv4_pool.map(|(network, length)| Range::ipv4(network, length).before(static_ipv4));
+        [ipv4, self.ipv6_pool.map(|(network, length)| Range::ipv6(network, length).before(static_ipv6))]
+    }
+
+    /// Returns true if one of these addresses is a static one.
+    pub fn has_static(&self, address: &SessionAddress) -> bool {
+        let [ipv4, ipv6] = self.static_pools.ranges();
+        let v4 = address.ipv4.and_then(|a| ipv4?.index_of_ipv4(a));
+        v4.or(address.ipv6_prefix.and_then(|a| ipv6?.index_of_ipv6(a))).is_some()
+    }
+
+    /// Returns true if each of these addresses is a static one.
+    pub fn may_be_static(&self, address: &SessionAddress) -> bool {
+        let [ipv4, ipv6] = self.static_pools.ranges();
+        // Gateway and network address of the pool are no addresses of UEs.
+        let gateway = self.ipv4_pool.map(|(network, _)| u32::from(network).saturating_add(1));
+        let v4 = |a| ipv4.is_some_and(|range| range.index_of_ipv4(a).is_some()) && gateway < Some(u32::from(a));
+        let first = self.ipv6_pool.map(|(network, _)| network);
+        let v6 = |a| ipv6.is_some_and(|range| range.index_of_ipv6(a).is_some()) && first < Some(a);
+        address.ipv4.is_none_or(v4) && address.ipv6_prefix.is_none_or(v6)
     }
 }
 
@@ -344,6 +385,8 @@ pub struct UpfConfig {
     pub n4: SocketAddr,
     /// Data networks that the UPF reaches; empty = all.
     pub dnns: Vec<Dnn>,
+    /// True if N3 of the UPF has IPv6: RAN nodes then use IPv6 there.
+    pub n3_ipv6: bool,
 }
 
 impl UpfConfig {
@@ -356,6 +399,7 @@ impl UpfConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::subscription::UpProtection;
 
     /// Workers decode the configuration that the parent process encodes.
     #[test]
@@ -383,6 +427,14 @@ mod tests {
                 dns: vec![IpAddr::from([9, 9, 9, 9]), "2001:db8::53".parse().expect("an address")],
                 p_cscf: vec![IpAddr::from([9, 9, 9, 8])],
                 mtu: 1400,
+                static_pools: StaticPools {
+                    ipv4: Some((Ipv4Addr::new(10, 45, 128, 0), 17)),
+                    ipv6: Some(("2001:db8:45:8000::".parse().expect("an address"), 49)),
+                },
+                up_security: Some(UpSecurity {
+                    integrity: UpProtection::Preferred,
+                    confidentiality: UpProtection::Required,
+                }),
             }],
             security: SecurityConfig {
                 integrity: vec![IntegrityAlgorithm::NIA2, IntegrityAlgorithm::NIA1, IntegrityAlgorithm::NIA3],
@@ -398,6 +450,7 @@ mod tests {
                 name: "edge".into(),
                 n4: "[::1]:8805".parse().expect("an address"),
                 dnns: vec!["ims".parse().expect("a DNN")],
+                n3_ipv6: true,
             }],
             n4_address: IpAddr::from([127, 0, 0, 1]),
             n4_node: NodeName::domain("smf.example.org").expect("a name"),

@@ -2,9 +2,17 @@
 //!
 //! Types are named after the services of TS 29.503. Responses arrive as events.
 
+mod terms;
+
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::ser::SerializeTuple;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use vireo_types::{Dialect, Dnn, PduSessionType, Plmn, Snssai, Supi};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use vireo_types::{Dialect, Dnn, Network, PduSessionType, Plmn, Snssai, Supi};
 use zeroize::Zeroize;
+
+pub(crate) use terms::{Addressing, mark_further, read_further};
+pub use terms::{FRAMED_ROUTES, UpProtection, UpSecurity};
 
 /// Nudm_UEAuthentication_Get: requests one authentication vector and, if needed, the de-concealment
 /// of the SUCI.
@@ -170,17 +178,83 @@ struct ReadableSubscription<S> {
     restricts_dcnr: bool,
 }
 
-/// Binary form of a subscription.
+/// Binary form of a subscribed S-NSSAI.
 #[derive(Serialize, Deserialize)]
-struct BinarySubscription<S> {
-    slices: S,
+struct BinarySlice {
+    snssai: Snssai,
+    default: bool,
+    dnns: Vec<BinaryNetwork>,
+}
+
+/// Binary form of a data network. [`Addressing`] is apart.
+#[derive(Serialize, Deserialize)]
+struct BinaryNetwork {
+    dnn: Dnn,
+    types: Vec<PduSessionType>,
     ambr: Ambr,
+    five_qi: u8,
+    /// With the mark of the UP security policy.
+    arp_priority: u8,
+}
+
+impl BinarySlice {
+    fn from_slice(slice: &SliceSubscription) -> Self {
+        let network = |dnn: &DnnSubscription| BinaryNetwork {
+            dnn: dnn.dnn.clone(),
+            types: dnn.types.clone(),
+            ambr: dnn.ambr,
+            five_qi: dnn.five_qi,
+            arp_priority: UpSecurity::mark(dnn.up_security, dnn.arp_priority),
+        };
+        BinarySlice { snssai: slice.snssai, default: slice.default, dnns: slice.dnns.iter().map(network).collect() }
+    }
+
+    fn slice(self) -> SliceSubscription {
+        let network = |BinaryNetwork { dnn, types, ambr, five_qi, arp_priority }| {
+            let (arp_priority, up_security) = UpSecurity::from_mark(arp_priority);
+            DnnSubscription { dnn, types, ambr, five_qi, arp_priority, up_security, ..DnnSubscription::default() }
+        };
+        let dnns = self.dnns.into_iter().map(network).collect();
+        SliceSubscription { snssai: self.snssai, default: self.default, dnns }
+    }
+}
+
+/// Reads the binary form of a subscription: slices, marked UE-AMBR and, if that has the mark,
+/// [`Addressing`]. Release 0.2.0 does not read the last.
+struct BinaryVisitor;
+
+impl<'de> Visitor<'de> for BinaryVisitor {
+    type Value = Subscription;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a subscription")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Subscription, A::Error> {
+        let missing = || A::Error::custom("a subscription is cut short");
+        let slices: Vec<BinarySlice> = seq.next_element()?.ok_or_else(missing)?;
+        let (ambr, further) = read_further(seq.next_element()?.ok_or_else(missing)?);
+        let slices = slices.into_iter().map(BinarySlice::slice).collect();
+        let mut subscription = Subscription::from_marked(slices, ambr);
+        if further {
+            subscription.set_addressing(seq.next_element()?.ok_or_else(missing)?);
+        }
+        Ok(subscription)
+    }
 }
 
 impl Serialize for Subscription {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         if !s.is_human_readable() {
-            return BinarySubscription { slices: &self.slices, ambr: self.marked_ambr() }.serialize(s);
+            let addressing = self.addressing();
+            let further = !addressing.is_empty();
+            let mut binary = s.serialize_tuple(2 + usize::from(further))?;
+            binary.serialize_element(&self.slices.iter().map(BinarySlice::from_slice).collect::<Vec<_>>())?;
+            binary.serialize_element(&mark_further(self.marked_ambr(), further))?;
+            if further {
+                binary.serialize_element(&addressing)?;
+            }
+            return binary.end();
         }
         let only = self.only.map(|only| match only {
             Dialect::Nr => DialectName::Nr,
@@ -194,8 +268,7 @@ impl Serialize for Subscription {
 impl<'de> Deserialize<'de> for Subscription {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         if !d.is_human_readable() {
-            let BinarySubscription { slices, ambr } = BinarySubscription::deserialize(d)?;
-            return Ok(Subscription::from_marked(slices, ambr));
+            return d.deserialize_tuple(3, BinaryVisitor);
         }
         let ReadableSubscription { slices, ambr, only, restricts_dcnr } = ReadableSubscription::deserialize(d)?;
         let only = only.map(|only| match only {
@@ -229,6 +302,25 @@ pub struct DnnSubscription {
     pub five_qi: u8,
     /// ARP priority level of the default QoS flow, 1 (highest) to 15.
     pub arp_priority: u8,
+    /// UP security policy; `None` = that of the data network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_security: Option<UpSecurity>,
+    /// IPv4 address of each session, in the static pool of the data network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub static_ipv4: Option<Ipv4Addr>,
+    /// IPv6 prefix of 64 bits of each session, in the static pool of the data network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub static_ipv6_prefix: Option<Ipv6Addr>,
+    /// Networks behind the UE (TS 23.501 5.6.14), at most [`FRAMED_ROUTES`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub framed_routes: Vec<Network>,
+}
+
+impl DnnSubscription {
+    /// Returns true if the subscriber has a static address or framed routes in the data network.
+    pub fn has_addressing(&self) -> bool {
+        self.static_ipv4.is_some() || self.static_ipv6_prefix.is_some() || !self.framed_routes.is_empty()
+    }
 }
 
 /// Aggregate maximum bit rates in bit/s.
@@ -254,6 +346,10 @@ impl Default for DnnSubscription {
             ambr: Ambr::default(),
             five_qi: 9,
             arp_priority: 8,
+            up_security: None,
+            static_ipv4: None,
+            static_ipv6_prefix: None,
+            framed_routes: Vec::new(),
         }
     }
 }

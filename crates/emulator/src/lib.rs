@@ -43,6 +43,7 @@
 #[cfg(test)]
 extern crate self as vireo_emulator;
 
+pub mod chaos;
 mod dialect;
 pub mod enb;
 mod engine;
@@ -73,5 +74,7 @@ pub use mutate::{GoodUes, Growth, Mutations};
 pub use options::{BusyUes, Echoes, LAB_K, LAB_OPC, Load, NGAP_PORT, Options, Retry, S1AP_PORT, Subscribers};
 pub use progress::{EndpointFactory, Phase, Progress};
 pub use rat::{Rat, Rats};
-pub use report::{Latency, PROCEDURES, Procedure, Report, Row, Steady, UserPlane, write_csv};
+pub use report::{
+    ChaosReport, Latency, PROCEDURES, Procedure, Report, Row, SessionAtEnd, Steady, UeAtEnd, UserPlane, write_csv,
+};
 pub use run::{run, run_with};

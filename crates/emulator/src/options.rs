@@ -1,5 +1,6 @@
 //! Options of an emulator run.
 
+use crate::chaos::Chaos;
 use crate::enb::EnbConfig;
 use crate::gnb::GnbConfig;
 use crate::load::Pattern;
@@ -165,6 +166,8 @@ pub struct Options {
     pub retry: Retry,
     /// First part of the steady load, excluded from the latencies; the timeline includes it.
     pub settle: Duration,
+    /// Faults during the steady load.
+    pub chaos: Option<Chaos>,
     /// UEs that run more procedures of the steady load than others.
     pub busy: Option<BusyUes>,
     /// Interval of [`crate::Report::timeline`], if requested.
@@ -249,6 +252,11 @@ impl Options {
         self.steady.as_ref().map_or_else(moves, Steady::moves)
     }
 
+    /// Returns true if nodes restart when all their UEs wait for it.
+    pub(crate) fn has_storm(&self) -> bool {
+        self.steady.is_none() && self.scenario.steps().contains(&Step::AwaitRestart)
+    }
+
     /// Returns true if the run sends user packets and thus needs N3.
     pub(crate) fn has_traffic(&self) -> bool {
         let target = self.echoes.v4.is_some() || self.echoes.v6.is_some();
@@ -285,6 +293,7 @@ impl Options {
             steady: None,
             retry: Retry::Standard,
             settle: Duration::ZERO,
+            chaos: None,
             busy: None,
             timeline: None,
             movers: 0,

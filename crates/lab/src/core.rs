@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use vireo_client::Api;
 use vireo_client::slices;
 use vireo_config::Failure;
-use vireo_ops::api::{Counts, HostStatus, SlicesStatus, Status, UpfStatus};
+use vireo_ops::api::{Counts, HostStatus, SlicesStatus, Status, UeStatus, UpfStatus};
 
 pub const API: &str = "http://127.0.0.1:9090";
 /// UEs per API request.
@@ -231,13 +231,14 @@ impl Core {
         Ok(self.process.resident_bytes()? + children.into_iter().map(of).sum::<u64>())
     }
 
-    /// Returns the subscribers with a context in a core without hosts, as IMSIs.
-    fn subscribers(&self) -> Result<Vec<String>, Failure> {
+    /// Returns all UEs of a core without hosts.
+    pub fn all_ues(&self) -> Result<Vec<UeStatus>, Failure> {
         let mut all = Vec::new();
         loop {
-            let page = self.ues(all.len())?;
-            all.extend(page.ues.iter().map(|ue| ue.supi.clone()));
-            if page.ues.len() < UES {
+            let page = self.ues(all.len())?.ues;
+            let is_last = page.len() < UES;
+            all.extend(page);
+            if is_last {
                 return Ok(all);
             }
         }
@@ -246,7 +247,7 @@ impl Core {
     /// Returns the subscribers whose contexts each host owns, as IMSIs.
     pub fn subscribers_by_host(&self) -> Result<Vec<Vec<String>>, Failure> {
         if self.hosts.is_empty() {
-            return Ok(vec![self.subscribers()?]);
+            return Ok(vec![self.all_ues()?.into_iter().map(|ue| ue.supi).collect()]);
         }
         self.hosts.iter().map(ClusterProcess::subscribers).collect()
     }

@@ -85,6 +85,11 @@ impl Default for EmulatorOptions {
 }
 
 impl EmulatorOptions {
+    /// Returns the path of the result.
+    pub(crate) fn result_file(&self) -> String {
+        self.file("json")
+    }
+
     /// Returns a path in the lab's own `/tmp`.
     fn file(&self, kind: &str) -> String {
         format!("/tmp/emulator-{}.{kind}", self.number)
@@ -291,7 +296,7 @@ impl Emulator {
             // The address may exist from an earlier emulator.
             lab.ran.ip(&format!("address replace {}/24 dev {RAN_INTERFACE}", options.address()))?;
         }
-        let file = options.file("json");
+        let file = options.result_file();
         let mut command = Process::this_program();
         command.args(arguments(options, &file)?);
         // The result of an earlier run must not count as this run's.

@@ -104,6 +104,11 @@ labels! {
         NasUnprotected = "unprotected",
         /// NAS: a message that does not fit the state.
         NasUnexpected = "unexpected",
+        /// NAS: containers of services that the core does not have (TS 24.501 5.4.5.2.5).
+        NasSms = "sms_container",
+        NasLocation = "location_container",
+        NasCiot = "ciot_container",
+        NasContainer = "other_container",
         /// A SUCI with an unknown home network key.
         SuciKeyUnknown = "key_unknown",
         /// A SUCI that cannot be de-concealed: the USIM has another home network key, or the SUCI
@@ -267,6 +272,10 @@ impl Fault {
             | Fault::NasIntegrity
             | Fault::NasUnprotected
             | Fault::NasUnexpected
+            | Fault::NasSms
+            | Fault::NasLocation
+            | Fault::NasCiot
+            | Fault::NasContainer
             | Fault::IdentityNotSuci => "nas",
             Fault::SuciKeyUnknown | Fault::SuciNotDeconcealed => "suci",
         };

@@ -403,7 +403,7 @@ impl SmfThread {
                     let store = &mut self.store;
                     let mut lookup = |supi| {
                         let found = store.get(supi).map_err(|error| error.to_string());
-                        found.map(|found| found.map(|subscriber| subscriber.subscription))
+                        found.map(|found| found.map(|subscriber| subscriber.served_subscription()))
                     };
                     self.sessions.call(call, now, &mut lookup);
                 }

@@ -68,7 +68,8 @@ pub struct Subscriber {
     /// Added to the clock to give SEQ, in units of SEQ; 0 until a resynchronisation (see
     /// [`crate::Udm`]).
     pub sqn_offset: i64,
-    /// Fixed IPv4 address for sessions. It is stored, but the SMF does not assign it.
+    /// Static IPv4 address in the default data network, unless that has one of its own in the
+    /// subscription.
     pub static_ipv4: Option<Ipv4Addr>,
     /// Subscribed slices, data networks and bit rates.
     pub subscription: Subscription,
@@ -82,6 +83,18 @@ impl Subscriber {
     pub fn new(supi: Supi, k: Key, opc: Key) -> Self {
         let subscription = lab_subscription();
         Subscriber { supi, k, opc, amf: Self::AMF, sqn_offset: 0, static_ipv4: None, subscription }
+    }
+
+    /// Returns the subscription as the core serves it: [`Subscriber::static_ipv4`] is the address
+    /// in the first data network of the default slice.
+    pub fn served_subscription(&self) -> Subscription {
+        let mut served = self.subscription.clone();
+        let default = served.slices.iter().position(|slice| slice.default).unwrap_or_default();
+        let dnn = served.slices.get_mut(default).and_then(|slice| slice.dnns.first_mut());
+        if let Some(dnn) = dnn {
+            dnn.static_ipv4 = dnn.static_ipv4.or(self.static_ipv4);
+        }
+        served
     }
 }
 
@@ -99,6 +112,22 @@ mod tests {
         let k: Key = "465b5ce8b199b49faa5f0a2ee238a6bc".parse().expect("32 digits");
         let op: Key = "cdc202d5123e20f62b6d676ac72cb318".parse().expect("32 digits");
         assert_eq!(Key::opc_of(&k, &op).reveal(), "cd63cb71954a9f4e48a5994e37a02baf");
+    }
+
+    #[test]
+    fn record_address_is_for_default_network() {
+        let k: Key = "465b5ce8b199b49faa5f0a2ee238a6bc".parse().expect("32 digits");
+        let mut subscriber = Subscriber::new("999700000000001".parse().expect("an IMSI"), k.clone(), k);
+        assert_eq!(subscriber.served_subscription(), subscriber.subscription);
+        subscriber.static_ipv4 = Some([10, 45, 200, 1].into());
+        subscriber.subscription.slices.insert(0, SliceSubscription { default: false, ..SliceSubscription::default() });
+        let addresses = |s: &Subscriber| {
+            let served = s.served_subscription();
+            served.slices.iter().map(|slice| slice.dnns[0].static_ipv4).collect::<Vec<_>>()
+        };
+        assert_eq!(addresses(&subscriber), [None, subscriber.static_ipv4]);
+        subscriber.subscription.slices[1].dnns[0].static_ipv4 = Some([10, 45, 200, 2].into());
+        assert_eq!(addresses(&subscriber), [None, Some([10, 45, 200, 2].into())]);
     }
 
     #[test]

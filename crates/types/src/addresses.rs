@@ -26,6 +26,16 @@ impl Network {
         Network { address, length }
     }
 
+    /// Returns true for a network of IPv4.
+    pub const fn is_ipv4(&self) -> bool {
+        self.address.is_ipv4()
+    }
+
+    /// Returns the number of bits of the prefix.
+    pub const fn length(&self) -> u8 {
+        self.length
+    }
+
     /// Returns true if the address has the network's prefix. An IPv4-mapped IPv6 address counts as
     /// IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod device_limit;
 mod identity;
 mod keys;
 pub mod limits;
@@ -14,6 +15,7 @@ mod ran_node;
 mod time;
 
 pub use addresses::{Network, NetworkError, is_inside};
+pub use device_limit::DeviceLimit;
 pub use identity::{Guami, Guti, Pei, Supi, SupiError, Tmsi};
 pub use keys::{AmfUeNgapId, AssocId, Bucket, Dialect, Ltmsi, RanUeNgapId, Seid, SessionIndex, Teid};
 pub use network::{Dnn, DnnError, NrCgi, PduSessionType, Plmn, PlmnError, SessionAddress, Snssai, Tac, Tai};

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use vireo_client::ApiArgs;
 use vireo_config::Failure;
 use vireo_ops::api::{GnbStatus, NfStatus, SessionStatus, ShardStatus, Status, UeStatus, UpfStatus, WorkerStatus};
+use vireo_types::Supi;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -23,24 +24,63 @@ pub(crate) struct Args {
     /// Show complete SUPIs
     #[arg(long)]
     reveal_supi: bool,
+    /// Show only the UE of this subscriber, and its RAN node
+    #[arg(long, value_name = "IMSI", conflicts_with = "gnb")]
+    supi: Option<Supi>,
+    /// Show only the RAN node with this name or ID, and its connected UEs
+    #[arg(long, value_name = "NAME")]
+    gnb: Option<String>,
+    /// Show workers and their NFs too
+    #[arg(long)]
+    nfs: bool,
+}
+
+impl Args {
+    fn path(&self) -> String {
+        let Args { offset, ues, reveal_supi, supi, gnb, .. } = self;
+        let mut path = format!("/status?offset={offset}&limit={ues}&reveal_supi={reveal_supi}");
+        if let Some(supi) = supi {
+            path += &format!("&supi={}", supi.reveal());
+        }
+        if let Some(gnb) = gnb {
+            path += &format!("&gnb={}", escaped(gnb));
+        }
+        path
+    }
+}
+
+/// Returns a text for a query: other characters than letters and digits are escaped (RFC 3986 2.1).
+fn escaped(text: &str) -> String {
+    let octet = |octet: u8| match octet {
+        b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(octet).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    text.bytes().map(octet).collect()
 }
 
 /// Runs `vireo status`.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let path = format!("/status?offset={}&limit={}&reveal_supi={}", args.offset, args.ues, args.reveal_supi);
     let api = args.api.find()?;
-    let body = api.fetch(&path)?;
+    let body = api.fetch(&args.path())?;
     if args.json {
         println!("{}", body.trim_end());
         return Ok(());
     }
-    let status: Status = serde_json::from_str(&body)
+    let mut status: Status = serde_json::from_str(&body)
         .map_err(|e| Failure(format!("{api} does not answer like this version of vireo ({e})")))?;
-    print!("{}", render(&status, args.offset));
+    if !args.nfs {
+        status.workers.clear();
+    }
+    let is_selection = args.supi.is_some() || args.gnb.is_some();
+    if let (true, Some(supi)) = (status.ues.is_empty(), args.supi) {
+        return Err(Failure(format!("{api}: no UE of {supi} is known; see the log for refused devices")));
+    }
+    print!("{}", render(&status, (!is_selection).then_some(args.offset)));
     Ok(())
 }
 
-fn render(status: &Status, offset: usize) -> String {
+/// Returns the tables. Without an offset, the UEs are a selection and not a page of all.
+fn render(status: &Status, offset: Option<usize>) -> String {
     let mut text = String::new();
     let c = &status.counts;
     // Writing to a String does not fail.
@@ -73,8 +113,7 @@ fn render(status: &Status, offset: usize) -> String {
         &["worker", "process", "NF", "slice", "kind", "state", "queue", "share", "done", "violations", "takes"],
         status.workers.iter().flat_map(worker),
     );
-    let last = offset + status.ues.len();
-    if last < c.ues {
+    if let Some(last) = offset.map(|offset| offset + status.ues.len()).filter(|last| *last < c.ues) {
         let _ = writeln!(text, "\n{} more UEs: --offset {last}, or a higher --ues", c.ues - last);
     }
     text
@@ -249,7 +288,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (_server, api) = serve(directory.path());
         let body = api.fetch("/status?limit=1").unwrap();
-        let text = render(&serde_json::from_str(&body).unwrap(), 0);
+        let text = render(&serde_json::from_str(&body).unwrap(), Some(0));
         let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
         assert!(text.starts_with("vireo 0.2.0, up 1 min: 1 RAN nodes, 3 UEs known, 1 registered"), "{text}");
         let first: Vec<&str> =
@@ -263,6 +302,24 @@ mod tests {
         assert!(lines.contains(&worker), "{text}");
         assert!(lines.contains(&"4 - handover active 2 0.250 9 1 12.3 us".split(' ').collect()), "{text}");
         assert!(text.ends_with("2 more UEs: --offset 1, or a higher --ues\n"), "{text}");
+    }
+
+    #[test]
+    fn selection_is_in_query() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: Args,
+        }
+        let path = |words: &[&str]| {
+            let line = <Line as clap::Parser>::try_parse_from([&["status"], words].concat());
+            line.map(|line| line.args.path())
+        };
+        let supi = path(&["--supi", "imsi-999700000000001"]).unwrap();
+        assert_eq!(supi, "/status?offset=0&limit=20&reveal_supi=false&supi=999700000000001");
+        let gnb = path(&["--gnb", "gNB 1&x"]).unwrap();
+        assert_eq!(gnb, "/status?offset=0&limit=20&reveal_supi=false&gnb=gNB%201%26x");
+        assert!(path(&["--gnb", "a", "--supi", "999700000000001"]).is_err());
     }
 
     #[test]

@@ -165,6 +165,28 @@ fn power_saving_ues_get_waiting_packets() {
 }
 
 #[test]
+fn all_ues_of_restarted_node_get_service() {
+    for rat in ["nr", "eps"] {
+        scenario_succeeds(rat, "storm");
+    }
+}
+
+/// Messages are lost and repeated, nodes restart and NF workers are killed. Then the core has the
+/// registrations, identities, sessions and addresses that the UEs have.
+#[test]
+fn ues_and_core_agree_after_chaos() {
+    let arguments = ["--ues", "40", "--rat", "both", "--scenario", "chaos", "--seed", "3", "--kill-nf", "1/s"];
+    let Some(reports) = nas_report(&arguments) else { return };
+    let report = &reports[0];
+    for name in ["messages_lost", "messages_repeated", "restarts", "kills"] {
+        assert!(report[name].as_u64().unwrap() > 0, "{name} in {report}");
+    }
+    assert!(report["completed"].as_u64().unwrap() > 200, "{report}");
+    assert_eq!((&report["ues"], &report["unsettled"]), (&40.into(), &0.into()), "{report}");
+    assert_eq!(report["differences"], serde_json::json!([]), "{report}");
+}
+
+#[test]
 fn idle_ues_move_between_4g_and_5g() {
     scenario_succeeds("both", "idle-move");
 }

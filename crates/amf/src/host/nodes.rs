@@ -139,8 +139,11 @@ impl Host {
             metrics.procedures.succeeded(procedure, Duration::default());
         };
         match event {
-            NodeEvent::Fault { peer, label } => {
+            NodeEvent::Fault { peer, label, offered } => {
                 step_metrics.fault(label, clock(), peer);
+                if let Some(offered) = offered {
+                    tracing::warn!(%peer, reason = label, offered, "RAN node refused");
+                }
                 if label.starts_with("ng-setup") || label.starts_with("s1-setup") {
                     metrics.procedures.failed(Procedure::NgSetup, Failure::Cause(0));
                 }

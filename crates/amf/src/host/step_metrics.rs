@@ -5,12 +5,12 @@ use crate::worker::outbox::Summary;
 use std::sync::Arc;
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::smf::DOWNLINK_FAULT;
-use vireo_core::step::{Kind, Note};
+use vireo_core::step::{Kind, Note, RefusedRequest};
 use vireo_ops::clock::clock;
 use vireo_ops::config::SliceRuntime;
 use vireo_ops::metrics::{Failure, Fault, Metrics, Procedure};
 use vireo_ops::traces::{Outcome, tracer};
-use vireo_types::{Instant, Ltmsi};
+use vireo_types::{DeviceLimit, Instant, Ltmsi, Supi};
 
 /// Totals over all contexts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,11 +46,13 @@ pub(super) struct StepMetrics {
     pub(super) metrics: Arc<Metrics>,
     /// Procedure latencies by slice and kind.
     pub(super) slo_tracker: SloTracker,
+    /// Limit of lines about refused devices.
+    refused: DeviceLimit,
 }
 
 impl StepMetrics {
     pub(super) fn new(metrics: Arc<Metrics>, slices: &[SliceRuntime]) -> Self {
-        StepMetrics { metrics, slo_tracker: SloTracker::new(slices) }
+        StepMetrics { metrics, slo_tracker: SloTracker::new(slices), refused: DeviceLimit::default() }
     }
 
     /// Replaces the latency objectives.
@@ -92,6 +94,7 @@ impl StepMetrics {
             Note::SecondaryRatUsage { uplink, downlink } => {
                 self.metrics.volumes.secondary_rats(*uplink, *downlink);
             }
+            Note::Refused(request) => self.refused(request, now, whom),
             Note::Fault(word) => self.fault(word, now, whom),
         }
     }
@@ -112,6 +115,15 @@ impl StepMetrics {
             }
         }
         tracer.step((ltmsi, key), at, clock());
+    }
+
+    /// Logs a refused device, once in a minute. Devices whose subscriber is not known count as one.
+    fn refused(&mut self, request: &RefusedRequest, now: Instant, whom: impl std::fmt::Display) {
+        let RefusedRequest { supi, procedure, cause, reason } = request;
+        let supi = supi.map(Supi::as_u64);
+        if self.refused.admits(supi.unwrap_or_default(), now) {
+            tracing::info!(%whom, supi, procedure = ?procedure, cause, reason = %reason, "device refused");
+        }
     }
 
     /// Counts and logs a fault.
@@ -166,9 +178,16 @@ fn kind(word: &str) -> Fault {
         "nas-malformed" | "nas-header" | "nas-truncated" | "nas-not-5gmm" => Fault::NasDecode,
         "nas-bad-mac" | "nas-count-exhausted" => Fault::NasIntegrity,
         "nas-unprotected" => Fault::NasUnprotected,
-        "nas-out-of-place" | "nas-initial-unexpected" | "nas-transport-unserved" | "nas-unproved-deregistration" => {
-            Fault::NasUnexpected
-        }
+        "nas-out-of-place"
+        | "nas-initial-unexpected"
+        | "nas-transport-session"
+        | "nas-unproved-deregistration"
+        | "nas-during-deregistration"
+        | "nas-during-detach" => Fault::NasUnexpected,
+        "nas-transport-sms" => Fault::NasSms,
+        "nas-transport-location" => Fault::NasLocation,
+        "nas-transport-ciot" => Fault::NasCiot,
+        "nas-transport-other" => Fault::NasContainer,
         "suci-key-unknown" => Fault::SuciKeyUnknown,
         "suci-not-deconcealed" => Fault::SuciNotDeconcealed,
         "identity-not-suci" => Fault::IdentityNotSuci,
@@ -185,7 +204,16 @@ mod tests {
     #[test]
     fn failures_count_by_cause_and_faults_by_kind() {
         let mut account = StepMetrics::new(Arc::new(Metrics::new()), &[]);
-        let faults = ["suci-key-unknown", "suci-not-deconcealed", "identity-not-suci", "nas-unprotected"];
+        let faults = [
+            "suci-key-unknown",
+            "suci-not-deconcealed",
+            "identity-not-suci",
+            "nas-unprotected",
+            "nas-transport-sms",
+            "nas-transport-location",
+            "nas-transport-ciot",
+            "nas-transport-other",
+        ];
         let notes = [Note::NotAuthenticated(Kind::Registration), Note::Failed(Kind::Session, 26)];
         for note in notes.into_iter().chain(faults.map(Note::fault)) {
             account.note(&note, Instant(1), 0, "a UE");
@@ -199,6 +227,10 @@ mod tests {
             ("suci", "not_deconcealed"),
             ("nas", "identity_not_suci"),
             ("nas", "unprotected"),
+            ("nas", "sms_container"),
+            ("nas", "location_container"),
+            ("nas", "ciot_container"),
+            ("nas", "other_container"),
         ];
         for (protocol, kind) in kinds {
             let line = format!("vireo_peer_errors_total{{protocol=\"{protocol}\",kind=\"{kind}\"}} 1\n");

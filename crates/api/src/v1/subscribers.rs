@@ -47,7 +47,7 @@ pub(super) struct SubscriberRecord {
     /// Authentication management field, 4 hexadecimal digits.
     #[schema(example = "8000", pattern = "^[0-9a-fA-F]{4}$")]
     amf: Option<String>,
-    /// Fixed IPv4 address. It is stored, and sessions get addresses from the pools only.
+    /// Static IPv4 address in the first data network of the default slice.
     #[schema(format = "ipv4")]
     ipv4: Option<String>,
     /// Without it, a new subscriber has SST 1 with the data network `internet`.
@@ -107,6 +107,27 @@ struct SubscribedDataNetwork {
     five_qi: u8,
     #[schema(minimum = 1, maximum = 15)]
     arp_priority: u8,
+    /// Policy for the protection of user data; without it, that of the data network.
+    up_security: Option<UserPlaneSecurity>,
+    /// Static IPv4 address, in the static addresses of the data network.
+    #[schema(format = "ipv4")]
+    static_ipv4: Option<String>,
+    /// Static IPv6 prefix of 64 bits: its first address.
+    #[schema(format = "ipv6", example = "2001:db8:45:8001::")]
+    static_ipv6_prefix: Option<String>,
+    /// Networks behind the UE: IPv4 /8 to /32, IPv6 /16 to /64.
+    #[schema(max_items = 8)]
+    framed_routes: Option<Vec<String>>,
+}
+
+/// User plane security policy: `required`, `preferred` or `not-needed`.
+#[derive(Serialize, ToSchema)]
+#[allow(dead_code, reason = "a schema")]
+struct UserPlaneSecurity {
+    #[schema(pattern = "^(required|preferred|not-needed)$")]
+    integrity: String,
+    #[schema(pattern = "^(required|preferred|not-needed)$")]
+    confidentiality: String,
 }
 
 /// Maximum bit rates.
@@ -232,6 +253,7 @@ fn unprocessable(error: &RecordProblem) -> Problem {
         RecordProblem::Imsi { .. } => "/imsi".into(),
         RecordProblem::Amf(_) => "/amf".into(),
         RecordProblem::Ipv4(_) => "/ipv4".into(),
+        RecordProblem::LongIpv6Prefix(_) | RecordProblem::FramedRoutes(_) => "/subscription".into(),
         RecordProblem::NoOpc | RecordProblem::OpcAndOp => "/opc".into(),
         RecordProblem::NoSlice | RecordProblem::NoSessionType(_) | RecordProblem::Qos(_) => "/subscription".into(),
         _ => String::new(),

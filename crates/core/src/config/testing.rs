@@ -30,6 +30,8 @@ impl CoreConfig {
                 dns: Vec::new(),
                 p_cscf: Vec::new(),
                 mtu: 1400,
+                static_pools: StaticPools::default(),
+                up_security: None,
             }],
             security: SecurityConfig {
                 integrity: vec![IntegrityAlgorithm::NIA2, IntegrityAlgorithm::NIA1],

@@ -32,6 +32,26 @@ impl Range {
         Range::new(network + 1, (1_u128 << subnet_bits).saturating_sub(1))
     }
 
+    /// Returns the addresses of an IPv4 network except the last one.
+    pub(crate) fn ipv4_but_last(address: Ipv4Addr, length: u8) -> Self {
+        let host_bits = 32 - u32::from(length.min(32));
+        let network = u128::from(u32::from(address)) >> host_bits << host_bits;
+        Range::new(network, (1_u128 << host_bits) - 1)
+    }
+
+    /// Returns all /64 prefixes of an IPv6 network.
+    pub(crate) fn ipv6_whole(address: Ipv6Addr, length: u8) -> Self {
+        let subnet_bits = 64 - u32::from(length.min(64));
+        let network = u128::from(address) >> 64 >> subnet_bits << subnet_bits;
+        Range::new(network, 1_u128 << subnet_bits)
+    }
+
+    /// Returns the part of the range before another one.
+    pub(crate) fn before(self, other: Option<Range>) -> Self {
+        let first = other.map_or(u128::MAX, |other| other.first);
+        Range::new(self.first, u128::from(self.size).min(first.saturating_sub(self.first)))
+    }
+
     fn new(first: u128, size: u128) -> Self {
         Range { first, size: size.min(LARGEST) as u32 }
     }
@@ -92,6 +112,21 @@ mod tests {
             assert_eq!((range.ipv6_at(n), range.index_of_ipv6(prefix(n as u16 + 1))), (prefix(n as u16 + 1), Some(n)));
         }
         assert_eq!((range.index_of_ipv6(prefix(0)), range.index_of_ipv6(prefix(4))), (None, None));
+    }
+
+    #[test]
+    fn range_ends_before_static_addresses() {
+        let pool = Range::ipv4(Ipv4Addr::new(10, 45, 0, 0), 24);
+        let fixed = Range::ipv4_but_last(Ipv4Addr::new(10, 45, 0, 192), 26);
+        assert_eq!((pool.before(None), pool.before(Some(fixed)).size()), (pool, 190));
+        assert_eq!(pool.before(Some(fixed)).index_of_ipv4([10, 45, 0, 192].into()), None);
+        assert_eq!(fixed.index_of_ipv4([10, 45, 0, 192].into()), Some(0));
+        assert_eq!(fixed.index_of_ipv4([10, 45, 0, 255].into()), None, "the broadcast address");
+        let whole = Range::ipv4_but_last(Ipv4Addr::new(10, 45, 0, 0), 24);
+        assert_eq!(pool.before(Some(whole)).size(), 0);
+        let prefixes = Range::ipv6("2001:db8:45::".parse().expect("a prefix"), 62);
+        let fixed = Range::ipv6_whole("2001:db8:45:2::".parse().expect("a prefix"), 63);
+        assert_eq!((prefixes.before(Some(fixed)).size(), fixed.size()), (1, 2));
     }
 
     #[test]

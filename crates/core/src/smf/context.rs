@@ -1,5 +1,6 @@
 //! SM context: the state of one PDU session, as plain data.
 
+use super::terms::SessionTerms;
 use crate::subscription::Ambr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::{IpAddr, SocketAddr};
@@ -51,19 +52,6 @@ pub struct SmContext {
     pub deadline: Option<Instant>,
     /// Time at which the UE requested the session or its user plane; start of latency measurements.
     pub since: Instant,
-}
-
-/// Terms of a session, from the subscription at its establishment. They never change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionTerms {
-    pub snssai: Snssai,
-    pub dnn: Dnn,
-    /// Session aggregate maximum bit rate.
-    pub ambr: Ambr,
-    /// 5QI of the default QoS flow.
-    pub five_qi: u8,
-    /// ARP priority of the default QoS flow.
-    pub arp_priority: u8,
 }
 
 /// Name of a session's PFCP session: the UPF, and the SEIDs at both ends.

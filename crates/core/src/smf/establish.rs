@@ -2,16 +2,15 @@
 //!
 //! From the UE's request to the request to the UPF, and from the UPF's answer to the accept.
 
-use super::context::{
-    N4State, PfcpSession, RanState, SessionHandover, SessionTerms, SmContext, Stage, Usage, ebi, seid,
-};
+use super::context::{N4State, PfcpSession, RanState, SessionHandover, SmContext, Stage, Usage, ebi, seid};
 use super::interface::{Create, Output};
 use super::n1::{self, Received5gsm};
 use super::session_request::SessionRequest;
+use super::terms::SessionTerms;
 use super::{esm, messages, n4, options, release, user_plane};
 use crate::Env;
 use crate::config::{CoreConfig, DnnConfig, UpfConfig};
-use vireo_types::{Dialect, Dnn, Ltmsi, PduSessionType};
+use vireo_types::{Dialect, Dnn, Ltmsi, PduSessionType, SessionAddress};
 use vireo_wire::nas::{GsmCause, Nas5gsmMessage, NasPduSessionEstablishmentRequest, NasSscMode, SscModeValue};
 
 /// Refusal of a session: answer to the UE, if any.
@@ -47,6 +46,9 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
         ambr: request.subscription.ambr,
         five_qi: request.subscription.five_qi,
         arp_priority: request.subscription.arp_priority,
+        // The subscribed policy precedes the configured one (TS 33.501 6.6.1).
+        up_security: request.subscription.up_security.or(dnn.up_security),
+        framed_routes: request.subscription.framed_routes.clone(),
     };
     // A UE of EPS that assigns a PDU session identity learns the session that its PDN connection
     // becomes in 5G (TS 23.502 4.11.1.5.4).
@@ -56,7 +58,7 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
     let generation = u32::from_be_bytes(env.random());
     // The last step that can fail for a reason of the network, so that no address is allocated in
     // vain.
-    let Some(address) = env.ids.address(request.dnn, kind) else {
+    let Some(address) = address(request, dnn, kind, env).map_err(refuse)? else {
         return Err(messages::congestion_reject(request.dialect, request.psi, pti, env));
     };
     let sm = SmContext {
@@ -165,6 +167,35 @@ fn session_type(
 
 fn is_ssc_mode_1(ie: &NasSscMode) -> bool {
     ie.mode() == Some(SscModeValue::Ssc1)
+}
+
+/// Returns the static addresses of the subscriber, and allocates the others that the session type
+/// needs. `None` if a pool is exhausted. An error is the cause of the reject: a static address is
+/// not in the static pool of the data network.
+fn address(
+    request: &Create<'_>,
+    dnn: &DnnConfig,
+    kind: PduSessionType,
+    env: &mut Env<'_>,
+) -> Result<Option<SessionAddress>, GsmCause> {
+    let ipv4 = request.subscription.static_ipv4.filter(|_| kind != PduSessionType::Ipv6);
+    let ipv6_prefix = request.subscription.static_ipv6_prefix.filter(|_| kind != PduSessionType::Ipv4);
+    let fixed = SessionAddress { ipv4, ipv6_prefix };
+    if !dnn.may_be_static(&fixed) {
+        return Err(GsmCause::NetworkFailure);
+    }
+    let needs_ipv4 = kind != PduSessionType::Ipv6 && ipv4.is_none();
+    let needs_ipv6 = kind != PduSessionType::Ipv4 && ipv6_prefix.is_none();
+    let further = match (needs_ipv4, needs_ipv6) {
+        (true, true) => env.ids.address(request.dnn, PduSessionType::Ipv4v6),
+        (true, false) => env.ids.address(request.dnn, PduSessionType::Ipv4),
+        (false, true) => env.ids.address(request.dnn, PduSessionType::Ipv6),
+        (false, false) => Some(SessionAddress::default()),
+    };
+    Ok(further.map(|further| SessionAddress {
+        ipv4: ipv4.or(further.ipv4),
+        ipv6_prefix: ipv6_prefix.or(further.ipv6_prefix),
+    }))
 }
 
 /// Selects a UPF that reaches the data network, distributed by LTMSI.

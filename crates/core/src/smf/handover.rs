@@ -72,7 +72,7 @@ pub(super) fn required(sm: &mut SmContext, out: &mut Vec<Output>) {
 
 /// Handles a Handover Request Acknowledge: the target is ready; sends the command to the source.
 pub(super) fn prepared(sm: &mut SmContext, octets: &[u8], out: &mut Vec<Output>) {
-    if let (true, Some(acknowledgement)) = (is_up(sm), messages::handover_acknowledge(sm.dialect, octets)) {
+    if let (true, Some(acknowledgement)) = (is_up(sm), messages::handover_acknowledge(sm, sm.dialect, octets)) {
         sm.handover.target = Some(acknowledgement.tunnel);
         out.push(Output::N2(N2Sm::HandoverCommand, acknowledgement.command));
     }
@@ -94,7 +94,7 @@ pub(super) fn move_required(sm: &mut SmContext, to: Dialect, octets: &[u8], out:
 /// Handles a Handover Request Acknowledge of a RAN node of dialect `to`. The data for the command
 /// to the source is that of [`forwarding::handover_command`], once the UPF has answered.
 pub(super) fn move_prepared(sm: &mut SmContext, to: Dialect, octets: &[u8]) {
-    match messages::handover_acknowledge(to, octets).filter(|_| is_up(sm)) {
+    match messages::handover_acknowledge(sm, to, octets).filter(|_| is_up(sm)) {
         Some(Acknowledgement { tunnel, forwarding, command }) => {
             sm.handover.target = Some(tunnel);
             forwarding::prepare(sm, to, forwarding, command);

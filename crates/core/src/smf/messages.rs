@@ -104,7 +104,7 @@ pub(super) fn ran_release_command(sm: &SmContext) -> Option<Output> {
 /// one.
 pub(super) fn ran_tunnel(sm: &SmContext, octets: &[u8]) -> Option<Tunnel> {
     match sm.dialect {
-        Dialect::Nr => n2::setup_response(octets),
+        Dialect::Nr => n2::setup_response(sm, octets),
         Dialect::Eps => erab::ErabTunnel::decode(octets),
     }
 }
@@ -113,7 +113,7 @@ pub(super) fn ran_tunnel(sm: &SmContext, octets: &[u8]) -> Option<Tunnel> {
 /// usable one.
 pub(super) fn switched_tunnel(sm: &SmContext, octets: &[u8]) -> Option<Tunnel> {
     match sm.dialect {
-        Dialect::Nr => n2::path_switch_request(octets),
+        Dialect::Nr => n2::path_switch_request(sm, octets),
         Dialect::Eps => erab::ErabTunnel::decode(octets),
     }
 }
@@ -121,7 +121,7 @@ pub(super) fn switched_tunnel(sm: &SmContext, octets: &[u8]) -> Option<Tunnel> {
 /// Returns the answer to a path switch; `uplink` has the UPF end of the tunnel if it is new.
 pub(super) fn path_switch_acknowledge(sm: &SmContext, uplink: Option<Tunnel>) -> Vec<u8> {
     match sm.dialect {
-        Dialect::Nr => n2::path_switch_acknowledge(uplink),
+        Dialect::Nr => n2::path_switch_acknowledge(sm, uplink),
         Dialect::Eps => erab::path_switch_acknowledge(uplink),
     }
 }
@@ -170,9 +170,9 @@ pub(super) fn command_without_forwarding(source: Dialect) -> Vec<u8> {
 }
 
 /// Decodes the acknowledgement of a target of this dialect.
-pub(super) fn handover_acknowledge(target: Dialect, octets: &[u8]) -> Option<Acknowledgement> {
+pub(super) fn handover_acknowledge(sm: &SmContext, target: Dialect, octets: &[u8]) -> Option<Acknowledgement> {
     match target {
-        Dialect::Nr => n2::handover_acknowledge(octets),
+        Dialect::Nr => n2::handover_acknowledge(sm, octets),
         Dialect::Eps => erab::handover_acknowledge(octets),
     }
 }

@@ -26,15 +26,17 @@ mod release;
 mod relocate;
 mod session_request;
 mod signalling;
+mod terms;
 #[cfg(test)]
 pub(crate) mod tests;
+mod up_security;
 mod upf;
 mod user_plane;
 
 pub use context::{
     Forwarding, ForwardingEnds, ForwardingRequest, ForwardingRules, ForwardingStep, N4State, PfcpSession, RanState,
-    Relocation, RelocationStep, SessionHandover, SessionState, SessionStatus, SessionTerms, SmContext, Stage, Tunnel,
-    Usage, deadline, ebi, seid,
+    Relocation, RelocationStep, SessionHandover, SessionState, SessionStatus, SmContext, Stage, Tunnel, Usage,
+    deadline, ebi, seid,
 };
 pub use control_plane::{DOWNLINK_FAULT, downlink_packet};
 pub use erab::{ErabAdmission, ErabForwarding, ErabRequest, ErabTunnel, erab_to_move};
@@ -45,7 +47,8 @@ pub use handover::switched;
 pub use interface::{Create, Input, N2Sm, Output};
 #[cfg(test)]
 pub(crate) use messages::command_with_forwarding;
-pub use n2::{HandoverRefusal, path_switch_acknowledge, refusal};
+pub use n2::{HandoverRefusal, refusal};
+pub use terms::SessionTerms;
 
 use crate::Env;
 use crate::config::CoreConfig;
@@ -56,6 +59,26 @@ use vireo_types::{Dialect, SessionAddress};
 /// outputs are the request to the UPF, and the UE waits.
 pub fn create(request: &Create<'_>, env: &mut Env<'_>) -> (Option<SmContext>, Vec<Output>) {
     establish::create(request, env)
+}
+
+/// Returns the cause of a PDU SESSION ESTABLISHMENT REJECT.
+pub(crate) fn reject_cause(output: &Output) -> Option<u8> {
+    match output {
+        Output::N1(octets) => match octets[..] {
+            [0x2e, _, _, 0xc3, cause, ..] => Some(cause),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns true if a 5GSM message repeats the request for a session that is not established yet: it
+/// has the same PTI.
+pub(crate) fn repeats_request(sm: &SmContext, n1: &[u8]) -> bool {
+    match (&sm.stage, n1) {
+        (Stage::Requested { pti, .. } | Stage::Accepted { pti }, [_, _, repeated, ..]) => pti == repeated,
+        _ => false,
+    }
 }
 
 /// Returns true if a PFCP message rejects a new session because another session has its address.

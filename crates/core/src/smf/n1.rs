@@ -1,10 +1,11 @@
 //! Decoding and encoding of the 5GSM messages of the SMF (TS 24.501 clause 8.3).
 
 use super::apn_ambr::{apn_ambr, extended_apn_ambr};
-use super::context::{SessionTerms, SmContext, ebi};
+use super::context::{SmContext, ebi};
 use super::interface::Output;
 use super::n2::DEFAULT_QFI;
 use super::options;
+use super::terms::SessionTerms;
 use crate::config::CoreConfig;
 use std::net::Ipv6Addr;
 use vireo_types::{PduSessionType, Snssai};

@@ -2,6 +2,7 @@
 
 use super::context::{ForwardingEnds, SmContext, Tunnel, ebi};
 use super::interface::{Acknowledgement, N2Sm, Output};
+use super::up_security;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_types::{PduSessionType, Teid};
 use vireo_wire::ngap::*;
@@ -43,6 +44,8 @@ fn request(sm: &SmContext, erab: Option<ERABID>) -> Option<Output> {
     );
     let qos = QosFlowLevelQosParameters::new(QosCharacteristics::nonDynamic5QI(five_qi), arp, None, None, None, None);
     let flow = QosFlowSetupRequestItem::new(QosFlowIdentifier(DEFAULT_QFI.into()), qos, erab, None);
+    let security = up_security::indication(sm);
+    let security = security.map(|one| build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, SecurityIndication(one)));
     let ies = [
         build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionAggregateMaximumBitRate(ambr)),
         build_ngap_ie!(
@@ -50,12 +53,12 @@ fn request(sm: &SmContext, erab: Option<ERABID>) -> Option<Output> {
             UL_NGU_UP_TNLInformation(UPTransportLayerInformation::gTPTunnel(gtp_tunnel(uplink)))
         ),
         build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionType(kind)),
-        build_ngap_ie!(
-            PDUSessionResourceSetupRequestTransfer,
-            QosFlowSetupRequestList(QosFlowSetupRequestList(vec![flow]))
-        ),
     ];
-    let ies: Result<Vec<_>, _> = ies.into_iter().collect();
+    let flows = build_ngap_ie!(
+        PDUSessionResourceSetupRequestTransfer,
+        QosFlowSetupRequestList(QosFlowSetupRequestList(vec![flow]))
+    );
+    let ies: Result<Vec<_>, _> = ies.into_iter().chain(security).chain([flows]).collect();
     let transfer = PDUSessionResourceSetupRequestTransfer::new(ProtocolIEContainer(ies.ok()?));
     Some(Output::N2(N2Sm::SetupRequest, encode_open_type(&transfer).ok()?.to_vec()))
 }
@@ -80,29 +83,39 @@ pub(super) fn release_command() -> Option<Output> {
 }
 
 /// Returns the RAN end of N3 from a PDU Session Resource Setup Response Transfer; `None` if there
-/// is no usable one.
-pub(super) fn setup_response(octets: &[u8]) -> Option<Tunnel> {
+/// is no usable one, or a required protection is missed.
+pub(super) fn setup_response(sm: &SmContext, octets: &[u8]) -> Option<Tunnel> {
     let transfer: PDUSessionResourceSetupResponseTransfer = decode_open_type(octets).ok()?;
+    if up_security::is_missed(sm, transfer.security_result.as_ref()) {
+        return None;
+    }
     let flows = &transfer.dl_qos_flow_per_tnl_information;
     if !flows.associated_qos_flow_list.0.iter().any(|f| f.qos_flow_identifier.0 == DEFAULT_QFI.into()) {
         return None;
     }
-    tunnel_of(&flows.up_transport_layer_information)
+    tunnel_of(sm, &flows.up_transport_layer_information)
 }
 
-fn tunnel_of(information: &UPTransportLayerInformation<'_>) -> Option<Tunnel> {
+/// Returns the RAN end of a tunnel. Of two addresses, it has that of the family of the UPF's end.
+fn tunnel_of(sm: &SmContext, information: &UPTransportLayerInformation<'_>) -> Option<Tunnel> {
     let UPTransportLayerInformation::gTPTunnel(tunnel) = information else { return None };
-    let address = address(tunnel.transport_layer_address.0.as_octets())?;
+    let octets = tunnel.transport_layer_address.0.as_octets();
+    let prefers_ipv6 = sm.uplink.is_some_and(|uplink| uplink.address.is_ipv6());
+    let address = address(octets.get(4..).filter(|_| prefers_ipv6 && octets.len() == 20).unwrap_or(octets))?;
     Some(Tunnel { address, teid: Teid(u32::from_be_bytes(tunnel.gtp_teid.0)) })
 }
 
 /// Returns the new RAN end of N3 from a Path Switch Request Transfer; `None` if the default flow is
-/// not accepted.
-pub(super) fn path_switch_request(octets: &[u8]) -> Option<Tunnel> {
+/// not accepted, or a required protection is missed.
+pub(super) fn path_switch_request(sm: &SmContext, octets: &[u8]) -> Option<Tunnel> {
     let transfer: PathSwitchRequestTransfer<'_> = decode_open_type(octets).ok()?;
+    let result = transfer.user_plane_security_information.as_ref().map(|information| &information.security_result);
+    if up_security::is_missed(sm, result) {
+        return None;
+    }
     let flows = &transfer.qos_flow_accepted_list.0;
     let taken = flows.iter().any(|f| f.qos_flow_identifier.0 == DEFAULT_QFI.into());
-    if taken { tunnel_of(&transfer.dl_ngu_up_tnl_information) } else { None }
+    if taken { tunnel_of(sm, &transfer.dl_ngu_up_tnl_information) } else { None }
 }
 
 /// Returns true if a Handover Required Transfer has the Direct Forwarding Path Availability.
@@ -113,14 +126,16 @@ pub(super) fn has_direct_path(octets: &[u8]) -> bool {
 
 /// Decodes a Handover Request Acknowledge Transfer. The command is the Handover Command Transfer
 /// with the target's address for forwarded packets.
-pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<Acknowledgement> {
+pub(super) fn handover_acknowledge(sm: &SmContext, octets: &[u8]) -> Option<Acknowledgement> {
     let transfer: HandoverRequestAcknowledgeTransfer<'_> = decode_open_type(octets).ok()?;
     let flows = &transfer.qos_flow_setup_response_list.0;
-    if !flows.iter().any(|f| f.qos_flow_identifier.0 == DEFAULT_QFI.into()) {
+    if up_security::is_missed(sm, transfer.security_result.as_ref())
+        || !flows.iter().any(|f| f.qos_flow_identifier.0 == DEFAULT_QFI.into())
+    {
         return None;
     }
-    let tunnel = tunnel_of(&transfer.dl_ngu_up_tnl_information)?;
-    let downlink = transfer.dl_forwarding_up_tnl_information.as_ref().and_then(tunnel_of);
+    let tunnel = tunnel_of(sm, &transfer.dl_ngu_up_tnl_information)?;
+    let downlink = transfer.dl_forwarding_up_tnl_information.as_ref().and_then(|end| tunnel_of(sm, end));
     let forwarding = ForwardingEnds { downlink, uplink: None };
     let command = HandoverCommandTransfer::new(
         transfer.dl_forwarding_up_tnl_information,
@@ -147,10 +162,11 @@ pub(super) fn command_without_forwarding() -> Vec<u8> {
 }
 
 /// Builds the Path Switch Request Acknowledge Transfer; `uplink` is the new UPF end of N3, if it
-/// changed.
-pub fn path_switch_acknowledge(uplink: Option<Tunnel>) -> Vec<u8> {
+/// changed. It has the policy of a session with one: the target compares it with that of the source
+/// (TS 33.501 6.6.1).
+pub(super) fn path_switch_acknowledge(sm: &SmContext, uplink: Option<Tunnel>) -> Vec<u8> {
     let uplink = uplink.map(|tunnel| UPTransportLayerInformation::gTPTunnel(gtp_tunnel(tunnel)));
-    let transfer = PathSwitchRequestAcknowledgeTransfer::new(uplink, None, None);
+    let transfer = PathSwitchRequestAcknowledgeTransfer::new(uplink, up_security::indication(sm), None);
     encode_open_type(&transfer).map(|octets| octets.to_vec()).unwrap_or_default()
 }
 

@@ -67,7 +67,7 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u
                 rule.put(&UPLINK_PDR)
                     .put(&PRECEDENCE)
                     .group(Pdi::ID, |packets| {
-                        uplink_packets(sm, config, &FTeid::Choose { ipv4: true, ipv6: false, id: None }, packets);
+                        uplink_packets(sm, config, &tunnel_choice(sm, config), packets);
                     })
                     .put(&OuterHeaderRemoval::GTPU)
                     .put(&UPLINK_FAR);
@@ -84,6 +84,7 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u
                             .put(&SourceInterface::CORE)
                             .put(&network)
                             .put(&UeIpAddress::destination(sm.address.ipv4, sm.address.ipv6_prefix));
+                        framed_routes(sm, packets);
                     })
                     .put(&DOWNLINK_FAR);
                 if counted.is_some() {
@@ -106,11 +107,29 @@ pub(super) fn establishment_request(sm: &SmContext, config: &CoreConfig, kept: u
     })
 }
 
+/// Returns the request for a tunnel end of the UPF, in the family of its N3.
+fn tunnel_choice(sm: &SmContext, config: &CoreConfig) -> FTeid {
+    let ipv6 = config.upfs.iter().any(|upf| upf.n4 == sm.pfcp.upf && upf.n3_ipv6);
+    FTeid::Choose { ipv4: !ipv6, ipv6, id: None }
+}
+
 /// Appends the PDI of the uplink PDR: the tunnel, and the QoS flow if packets name it.
 fn uplink_packets(sm: &SmContext, config: &CoreConfig, tunnel: &FTeid, packets: &mut Builder<'_>) {
     packets.put(&SourceInterface::ACCESS).put(tunnel);
     if sm.dialect == Dialect::Nr && !is_simple(sm, config) {
         packets.put(&Qfi(DEFAULT_QFI));
+    }
+}
+
+/// Appends the networks behind the UE to the PDI of the downlink PDR (TS 29.244 5.16): prefix, any
+/// gateway, metric 1.
+fn framed_routes(sm: &SmContext, packets: &mut Builder<'_>) {
+    for network in &sm.terms.framed_routes {
+        if network.is_ipv4() {
+            packets.put(&FramedRoute::from(format!("{network} 0.0.0.0 1").as_str()));
+        } else {
+            packets.put(&FramedIpv6Route::from(format!("{network} :: 1").as_str()));
+        }
     }
 }
 
@@ -228,8 +247,7 @@ pub(super) fn forwarding_request(
                     rule.put(pdr)
                         .put(&PRECEDENCE)
                         .group(Pdi::ID, |packets| {
-                            let tunnel = FTeid::Choose { ipv4: true, ipv6: false, id: None };
-                            packets.put(&SourceInterface::ACCESS).put(&tunnel);
+                            packets.put(&SourceInterface::ACCESS).put(&tunnel_choice(sm, config));
                         })
                         .put(&OuterHeaderRemoval { extension_deletion, ..OuterHeaderRemoval::GTPU })
                         .put(far)

@@ -4,8 +4,8 @@
 //! (RFC 1661 5.4); DNS servers are sent (RFC 1877). PAP and CHAP are acknowledged without a check,
 //! because the UE is already authenticated.
 
-use super::context::SessionTerms;
 use super::n1;
+use super::terms::SessionTerms;
 use crate::config::{CoreConfig, DnnConfig};
 use std::net::{IpAddr, Ipv4Addr};
 use vireo_types::PduSessionType;
@@ -13,6 +13,11 @@ use vireo_wire::nas::{NasExtendedProtocolConfigurationOptions, Pco, PcoDirection
 
 const P_CSCF_IPV6: u16 = 0x0001;
 const DNS_IPV6: u16 = 0x0003;
+/// MS Support of Network Requested Bearer Control in a request, Selected Bearer Control Mode in the
+/// answer.
+const BEARER_CONTROL: u16 = 0x0005;
+/// Both sides control bearers, as always in EPS and 5GS.
+const MS_AND_NETWORK: u8 = 2;
 const P_CSCF_IPV4: u16 = 0x000c;
 const DNS_IPV4: u16 = 0x000d;
 const IPV4_LINK_MTU: u16 = 0x0010;
@@ -73,6 +78,9 @@ pub(super) fn answer(
         if requested.entry(of_ipv4).is_some() && ipv4 {
             ipv4_of(servers).for_each(|server| add(of_ipv4, server.octets().to_vec()));
         }
+    }
+    if requested.entry(BEARER_CONTROL).is_some() {
+        add(BEARER_CONTROL, vec![MS_AND_NETWORK]);
     }
     if requested.entry(IPV4_LINK_MTU).is_some() && ipv4 {
         add(IPV4_LINK_MTU, dnn.mtu.to_be_bytes().to_vec());
@@ -168,6 +176,7 @@ fn reply(code: u8, identifier: u8, content: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::StaticPools;
 
     fn network() -> DnnConfig {
         DnnConfig {
@@ -179,6 +188,8 @@ mod tests {
             dns: ["8.8.8.8", "2001:4860:4860::8888", "8.8.4.4"].map(|a| a.parse().expect("an address")).to_vec(),
             p_cscf: ["192.0.2.9", "2001:db8::9"].map(|a| a.parse().expect("an address")).to_vec(),
             mtu: 1400,
+            static_pools: StaticPools::default(),
+            up_security: None,
         }
     }
 
@@ -205,6 +216,12 @@ mod tests {
         assert_eq!(options_for(request, PduSessionType::Ipv6), format!("80{v6}"));
         assert_eq!(options_for(request, PduSessionType::Ipv4v6), format!("80{v6}{v4}"));
         assert_eq!(options_for("80000c00", PduSessionType::Ipv6), "");
+    }
+
+    /// TS 24.008 10.5.6.3: container 0005.
+    #[test]
+    fn bearer_control_mode_answers_its_indicator() {
+        assert_eq!(options_for("80000500", PduSessionType::Ipv6), "8000050102");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use super::context::{N4State, RanState, SessionHandover, SmContext, Stage, Tunnel};
 use super::interface::{N2Sm, Output};
-use super::{control_plane, forwarding, messages, n4, release, relocate};
+use super::{control_plane, forwarding, messages, n4, release, relocate, up_security};
 use crate::Env;
 use vireo_types::Dialect;
 use vireo_wire::nas::GsmCause;
@@ -126,10 +126,20 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
         (N2Sm::SetupUnsuccessful, RanState::SettingUp) => {
             sm.ran = RanState::Idle;
             sm.deadline = None;
+            // The RAN node cannot apply a required protection of user data (TS 33.501 6.6.1): more
+            // attempts there have the same result.
+            let is_unprotected = sm.dialect == Dialect::Nr && up_security::is_impossible(octets);
             // The RAN does not deliver the accept of a session that it did not set up (TS 38.413
             // 8.2.1.3).
             if sm.is_offered() {
-                release::reject(sm, GsmCause::InsufficientResources, out);
+                let cause = match is_unprotected {
+                    true => GsmCause::RequestRejectedUnspecified,
+                    false => GsmCause::InsufficientResources,
+                };
+                release::reject(sm, cause, out);
+            } else if is_unprotected && sm.is_established() {
+                let cause = GsmCause::RequestRejectedUnspecified.as_u8();
+                release::start(sm, release::NO_PTI, cause, env, out);
             } else if sm.dialect == Dialect::Eps && sm.is_established() {
                 // The UE ends a bearer without a radio bearer (TS 24.301 5.6.1.4.1).
                 release::end(sm, out);

@@ -7,13 +7,14 @@ mod effect;
 mod note;
 
 pub use effect::Effect;
-pub use note::{Kind, Note};
+pub use note::{Kind, Note, RefusedRequest};
 
 use crate::Env;
 use crate::amf::access;
 use crate::amf::context::{Connection, NasSecurity, RanContext, UeContext};
 use crate::amf::n2::Cause;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use vireo_types::{AmfUeNgapId, AssocId, Dialect, Instant, Ltmsi};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasFGmmCause, NasFGmmStatus};
 use vireo_wire::nas_eps::{NasEmmCause, NasEmmMessage, NasEmmStatus, NasEpsMessage};
@@ -108,6 +109,12 @@ impl StepContext<'_, '_> {
 
     pub fn effect(&mut self, effect: Effect) {
         self.out.effects.push(effect);
+    }
+
+    /// Notes for the log why a request of the UE is refused.
+    pub(crate) fn note_refusal(&mut self, procedure: Kind, cause: u8, reason: impl Into<Cow<'static, str>>) {
+        let supi = self.ue.identity.supi;
+        self.note(Note::Refused(Box::new(RefusedRequest { supi, procedure, cause, reason: reason.into() })));
     }
 
     pub fn note(&mut self, note: Note) {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use vireo_types::Instant;
+use vireo_types::{Instant, Supi};
 
 /// Kind of procedure, for counters and latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -53,6 +53,8 @@ pub enum Note {
     /// The procedure failed because the UE did not prove its identity: Authentication Failure or
     /// wrong RES*. A wrong K or OPc in the USIM or in the subscriber record has the same result.
     NotAuthenticated(Kind),
+    /// The network refused a request of a device. For the log alone.
+    Refused(Box<RefusedRequest>),
     /// An eNB reported the volume that its secondary RAT has carried. The UPF has counted the same
     /// packets.
     SecondaryRatUsage {
@@ -61,6 +63,18 @@ pub enum Note {
         /// Octets to the UE.
         downlink: u64,
     },
+}
+
+/// Request that the network refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedRequest {
+    /// `None` while the subscriber is not known.
+    pub supi: Option<Supi>,
+    pub procedure: Kind,
+    /// 5GMM, 5GSM, EMM or ESM cause, or 0.
+    pub cause: u8,
+    /// What was wrong, such as "MAC failure" or "data network ims".
+    pub reason: Cow<'static, str>,
 }
 
 impl Note {

@@ -358,7 +358,7 @@ impl Node {
             Node::Gnb(gnb) => gnb.hand_over(id, capability),
             Node::Enb(enb) => enb.hand_over(id, capability),
         }?;
-        self.drop_prepared(id);
+        self.abandon_silently(id);
         self.forget(id);
         Ok(context)
     }
@@ -371,11 +371,12 @@ impl Node {
         }
     }
 
-    /// Removes a prepared connection whose UE will not arrive. It emits no event.
-    pub(crate) fn drop_prepared(&mut self, id: ConnectionId) {
+    /// Abandons a connection whose UE has left or will not arrive, without a message to the core.
+    /// It emits no event, and later messages about it are no violation.
+    pub(crate) fn abandon_silently(&mut self, id: ConnectionId) {
         match self {
-            Node::Gnb(gnb) => gnb.drop_prepared(id),
-            Node::Enb(enb) => enb.drop_prepared(id),
+            Node::Gnb(gnb) => gnb.abandon_silently(id),
+            Node::Enb(enb) => enb.abandon_silently(id),
         }
     }
 

@@ -121,8 +121,9 @@ impl Enb {
         self.connections.remove(id)
     }
 
-    /// Removes a prepared connection whose UE will not arrive. It emits no event.
-    pub fn drop_prepared(&mut self, id: ConnectionId) {
+    /// Abandons a connection whose UE has left or will not arrive, without a message to the core.
+    /// It emits no event, and later messages about it are no violation.
+    pub fn abandon_silently(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.abandoned = true;
         }

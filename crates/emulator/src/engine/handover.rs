@@ -57,10 +57,15 @@ impl Worker<'_> {
     }
 
     fn try_xn_handover(&mut self, owner: u32) -> Result<(), SendError> {
-        let next = self.next_link(owner);
+        let (next, has_chaos) = (self.next_link(owner), self.has_chaos());
         let slot = &mut self.slots[owner as usize];
         let ran = slot.ran.ok_or(SendError::NoConnection)?;
         let capability = (self.options.profile.ciphering, self.options.profile.integrity);
+        if has_chaos {
+            // PATH SWITCH REQUEST may be lost with the target, and the core then releases the UE
+            // here.
+            self.links[usize::from(slot.link)].node.abandon_silently(ran);
+        }
         let ue = self.links[usize::from(slot.link)].node.hand_over(ran, capability)?;
         let before = ue.tunnels.clone();
         let target = &mut self.links[next];
@@ -116,7 +121,7 @@ impl Worker<'_> {
         if is_here && !cancels {
             return true;
         }
-        self.links[target.0].node.drop_prepared(target.1);
+        self.links[target.0].node.abandon_silently(target.1);
         if is_here {
             let link = &mut self.links[usize::from(self.slots[owner as usize].link)];
             if let Err(error) = link.node.cancel_handover(source, &mut link.outbox) {

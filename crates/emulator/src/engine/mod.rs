@@ -3,6 +3,7 @@
 //! One worker thread owns one SCTP endpoint, some gNBs and their UEs. Workers share only counters.
 //! The calling thread reports the progress.
 
+mod chaos;
 #[cfg(test)]
 mod eps_tests;
 mod forwarding;
@@ -91,7 +92,8 @@ pub(crate) fn run_with(
         driver = its_driver;
     }
     let mut report = total.finish();
-    report.scenario = if options.steady.is_some() { "steady load" } else { options.scenario.name }.into();
+    let is_steady = options.steady.is_some() && options.chaos.is_none();
+    report.scenario = if is_steady { "steady load" } else { options.scenario.name }.into();
     report.rat = options.rats;
     report.gnbs = options.gnbs;
     report.ues = options.ues;

@@ -178,7 +178,7 @@ impl Worker<'_> {
 
     /// Releases the UE's NG connection locally. The gNB requests the release from the core as soon
     /// as possible.
-    fn abandon(&mut self, owner: u32) {
+    pub(super) fn abandon(&mut self, owner: u32) {
         let slot = &mut self.slots[owner as usize];
         // Also when the message found no cell and no connection exists.
         slot.ue.connection_released();

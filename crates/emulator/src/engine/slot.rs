@@ -26,7 +26,8 @@ pub(super) mod flag {
     pub(in crate::engine) const RELEASING: u16 = 256;
     /// A handover is complete.
     pub(in crate::engine) const MOVED: u16 = 512;
-    /// The core has released a tunnel that the gNB had lost, or the UE of an eNB.
+    /// The core has released a tunnel that the gNB had lost, or the UE of an eNB; or the node has
+    /// restarted.
     pub(in crate::engine) const LOST: u16 = 4096;
     /// A new script begins with the next [`super::super::timers::Kind::Resume`].
     pub(in crate::engine) const RESUMING: u16 = 2048;

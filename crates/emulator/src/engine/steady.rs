@@ -1,5 +1,6 @@
 //! Steady load: timed arrivals, free UEs and the queue of waiting procedures.
 
+use super::chaos::ChaosRun;
 use super::slot::{ProcedureState, SlotState, UeSlot};
 use super::worker::{Worker, thread_cpu_us};
 use crate::load::{Arrivals, Rng};
@@ -25,6 +26,8 @@ enum Stage {
     Running,
     /// The last procedures finish.
     Draining,
+    /// Each UE runs one more procedure, without faults.
+    Settling,
     /// The steady load has ended.
     Over,
 }
@@ -44,6 +47,7 @@ pub(super) struct SteadyRun<'a> {
     /// Time from which no procedure is due.
     end_us: u64,
     cpu_us: u64,
+    pub(super) chaos: Option<ChaosRun>,
     /// Arrivals since the last update of the shared counters.
     arrived: u64,
 }
@@ -109,6 +113,7 @@ impl<'a> SteadyRun<'a> {
             origin_us: 0,
             end_us: u64::MAX,
             cpu_us: 0,
+            chaos: None,
             arrived: 0,
         }
     }
@@ -117,6 +122,11 @@ impl<'a> SteadyRun<'a> {
     pub(super) fn group_of(&self, index: u32) -> u8 {
         // There are at most 200 groups.
         self.ends.partition_point(|end| *end <= index).min(self.load.groups.len() - 1) as u8
+    }
+
+    /// Returns the load with these faults.
+    pub(super) fn with_faults(self, chaos: Option<ChaosRun>) -> Self {
+        SteadyRun { chaos, ..self }
     }
 
     pub(super) fn home(&self, group: u8) -> RestState {
@@ -129,7 +139,12 @@ impl<'a> SteadyRun<'a> {
 
     /// Returns true while procedures are due or finish on their own.
     pub(super) fn is_under_way(&self) -> bool {
-        matches!(self.stage, Stage::Running | Stage::Draining)
+        matches!(self.stage, Stage::Running | Stage::Draining | Stage::Settling)
+    }
+
+    /// Returns true while procedures are due.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.stage == Stage::Running
     }
 
     /// Marks a UE as free.
@@ -318,7 +333,14 @@ impl Worker<'_> {
                 let idle = self.active == 0 && run.pools.iter().all(|pool| pool.waiting.is_empty());
                 if idle || now_us >= run.end_us + timeout_us {
                     self.end_steady();
+                    if self.has_chaos() {
+                        self.begin_settling();
+                    }
                 }
+            }
+            Stage::Settling if self.active == 0 || now_us >= run.end_us + timeout_us => {
+                run.stage = Stage::Over;
+                self.record_ues();
             }
             _ => {}
         }
@@ -337,6 +359,17 @@ impl Worker<'_> {
             }
         }
         true
+    }
+
+    /// Returns true while each UE runs its last procedure, which is not one of the load.
+    fn is_settling(&self) -> bool {
+        self.steady.as_ref().is_some_and(|run| run.stage == Stage::Settling)
+    }
+
+    fn begin_settling(&mut self) {
+        let Some(run) = &mut self.steady else { return };
+        (run.stage, run.end_us) = (Stage::Settling, self.now_us);
+        self.settle_ues();
     }
 
     /// Counts every unfinished procedure as failed.
@@ -394,6 +427,7 @@ impl Worker<'_> {
         let (group, is_busy) = (slot.group, slot.is_busy);
         self.active -= 1;
         match (activity, fate) {
+            (Some(_), ProcedureState::Ok) if self.is_settling() => {}
             (Some(_), ProcedureState::Ok) => self.stats.report.steady.completed += 1,
             // The outage lasts from the intended service until service is available again.
             (Some(activity), ProcedureState::Lost) => {

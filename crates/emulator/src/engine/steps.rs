@@ -1,5 +1,6 @@
 //! Execution of a UE's script: start, completion and failure of steps.
 
+use super::chaos::Delivery;
 use super::slot::{ProcedureState, SlotState, flag};
 use super::timers::Kind;
 use super::worker::Worker;
@@ -56,7 +57,10 @@ impl Worker<'_> {
             self.start(owner, step);
             if !self.is_step_over(owner) {
                 // Resting steps wait for no answer.
-                if !matches!(step, Step::Rest | Step::Pause | Step::Dwell | Step::Breathe | Step::Sleep) {
+                if !matches!(
+                    step,
+                    Step::Rest | Step::Pause | Step::Dwell | Step::Breathe | Step::Sleep | Step::AwaitRestart
+                ) {
                     let slot = &self.slots[owner as usize];
                     let deadline = self.now_us + self.response_timeout(owner, step).as_micros() as u64;
                     self.timers.set(deadline, owner, slot.sequence, Kind::Guard);
@@ -159,7 +163,7 @@ impl Worker<'_> {
             Step::UnknownSystemTarget => return self.system_handover(owner, TargetBehaviour::Unknown),
             Step::StartPings => return self.start_pings(owner),
             Step::StopPings => return self.stop_pings(owner),
-            Step::Leave | Step::AwaitDetach | Step::Repeat { .. } => return,
+            Step::Leave | Step::AwaitDetach | Step::AwaitRestart | Step::Repeat { .. } => return,
         };
         self.commanded(owner, commanded, cause);
     }
@@ -174,12 +178,22 @@ impl Worker<'_> {
     /// Passes the UE's messages to its node, then handles the UE's events. With `cause` the
     /// messages may open a connection.
     fn transmit(&mut self, owner: u32, cause: Option<Establishment>) {
+        let deliveries: Vec<Delivery> = match self.has_chaos() {
+            true => (0..self.out.messages().count()).map(|_| self.deliver(true)).collect(),
+            false => Vec::new(),
+        };
+        let mut deliveries = deliveries.into_iter();
         let slot = &mut self.slots[owner as usize];
         let link = &mut self.links[usize::from(slot.link)];
         let mut trouble = None;
         for nas in self.out.messages() {
+            let delivery = deliveries.next().unwrap_or(Delivery::Once);
             let sent = match (slot.ran, cause) {
-                (Some(ran), _) => link.node.uplink_nas(ran, nas, &mut link.outbox),
+                (Some(_), _) if delivery == Delivery::Lost => Ok(()),
+                (Some(ran), _) => {
+                    let mut send = || link.node.uplink_nas(ran, nas, &mut link.outbox);
+                    if delivery == Delivery::Twice { send().and_then(|()| send()) } else { send() }
+                }
                 (None, Some(cause)) if link.node.is_up() => {
                     let opened = link.node.initial_ue(owner, nas, slot.ue.access_guti(), cause, &mut link.outbox);
                     opened.map(|ran| slot.ran = Some(ran))
@@ -200,6 +214,9 @@ impl Worker<'_> {
     }
 
     pub(super) fn on_nas(&mut self, owner: u32, nas: &[u8]) {
+        if self.deliver(false) == Delivery::Lost {
+            return;
+        }
         self.out.clear();
         self.slots[owner as usize].ue.receive(self.options, nas, &mut self.out);
         self.transmit(owner, None);
@@ -395,6 +412,7 @@ impl Worker<'_> {
                 self.slots[owner as usize].flags |= flag::LOST;
                 self.settle(owner);
             }
+            Some(Step::AwaitRestart) => {}
             // The core ends the connection of the echo that triggers paging.
             Some(Step::AwaitPage) if self.slots[owner as usize].ue.is_over_nas() => {}
             Some(Step::Dwell) => {
@@ -465,6 +483,7 @@ impl Worker<'_> {
             Some(Step::RequestSaving(_)) => true,
             Some(Step::AwaitPage) => slot.has(flag::PAGED),
             Some(Step::AwaitDetach) => slot.has(flag::DEREGISTERED) && slot.ran.is_none(),
+            Some(Step::AwaitRestart) => slot.has(flag::LOST),
             Some(Step::LoseTunnel) => slot.has(flag::LOST) && slot.ran.is_none_or(|_| slot.ue.has_tunnels(tunnels)),
             Some(Step::Roam) => true,
             Some(

@@ -1,5 +1,6 @@
 //! Worker thread: endpoint, gNBs, UEs and the loop that turns events into steps.
 
+use super::chaos::ChaosRun;
 use super::link::NodeLink;
 use super::n3::{N3, Received};
 use super::slot::{SlotState, UeSlot};
@@ -196,7 +197,8 @@ impl<'a> Worker<'a> {
             steady: options
                 .steady
                 .as_ref()
-                .map(|steady| SteadyRun::new(steady, (options.ues, options.busy.as_ref()), options.seed)),
+                .map(|steady| SteadyRun::new(steady, (options.ues, options.busy.as_ref()), options.seed))
+                .map(|run| run.with_faults(options.chaos.map(|chaos| ChaosRun::new(chaos, options.seed, number)))),
             starts: starts(options),
             links,
             associations: AssociationTable::default(),
@@ -330,7 +332,13 @@ impl<'a> Worker<'a> {
     }
 
     /// Closes one association of a gNB.
-    fn end_association(&mut self, assoc: AssocId, (index, by): (usize, u8), why: &str, endpoint: &mut dyn Endpoint) {
+    pub(super) fn end_association(
+        &mut self,
+        assoc: AssocId,
+        (index, by): (usize, u8),
+        why: &str,
+        endpoint: &mut dyn Endpoint,
+    ) {
         endpoint.abort(assoc);
         self.associations.by_id.remove(&assoc);
         self.associations.ended.insert(assoc, index);
@@ -379,6 +387,8 @@ impl<'a> Worker<'a> {
             self.on_due(due);
         }
         let next_drop = self.drop_associations(endpoint);
+        let next_restart = self.restart_nodes(endpoint);
+        self.restart_with_all_ues(endpoint);
         self.check_released(self.now_us);
         for index in 0..self.links.len() {
             for by in 0..self.links[index].associations.len() {
@@ -390,7 +400,8 @@ impl<'a> Worker<'a> {
         self.flush(endpoint);
         let retry =
             self.links.iter().flat_map(|link| &link.associations).filter_map(|association| association.retry_us).min();
-        let next = [next_start, next_procedure, self.timers.next(), retry, next_drop].into_iter().flatten().min();
+        let dues = [next_start, next_procedure, self.timers.next(), retry, next_drop, next_restart];
+        let next = dues.into_iter().flatten().min();
         let wait = next.map_or(longest, |at| Duration::from_micros(at.saturating_sub(self.now_us)).min(longest));
         endpoint.poll(Some(wait), &mut |event| self.on_event(event)).map_err(Error::io("polling SCTP"))?;
         self.end_removed(endpoint);

@@ -147,8 +147,9 @@ impl Gnb {
         self.remove(ran)
     }
 
-    /// Removes a prepared connection whose UE will not arrive. It emits no event.
-    pub fn drop_prepared(&mut self, ran: RanUeNgapId) {
+    /// Abandons a connection whose UE has left or will not arrive, without a message to the core.
+    /// It emits no event, and later messages about it are no violation.
+    pub fn abandon_silently(&mut self, ran: RanUeNgapId) {
         if let Some(connection) = self.connection_mut(ran) {
             connection.abandoned = true;
         }

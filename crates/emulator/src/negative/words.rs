@@ -53,7 +53,8 @@ static NR: Words = Words {
     // 5GMM STATUS, REGISTRATION REJECT, SERVICE REJECT, DEREGISTRATION, AUTHENTICATION REJECT.
     refusals: &[0x64, 0x44, 0x4d, 0x47, 0x58],
     garbage_refusals: &[0x64, 0x44, 0x4d, 0x46, 0x58, 0x5b],
-    // REGISTRATION REQUEST for emergency services, and SERVICE REQUEST of an unknown UE.
+    // REGISTRATION REQUEST for emergency services, with the SUCI and the PEI, and SERVICE REQUEST
+    // of an unknown UE.
     unserved: &[
         (
             &[
@@ -62,6 +63,7 @@ static NR: Words = Words {
             ],
             0x44,
         ),
+        (&[0x7e, 0, 0x41, 0x7c, 0, 9, 0x35, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0xf5, 0x2e, 2, 0xf0, 0x70], 0x44),
         (&[0x7e, 0, 0x4c, 0x10, 0, 7, 0xf4, 0, 0x40, 0xde, 0xad, 0xbe, 0xef], 0x4d),
     ],
     half_open: &[0x56, 0x44],

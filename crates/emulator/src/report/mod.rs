@@ -1,8 +1,10 @@
 //! Report of a run: one struct for JSON, and the table for people.
 
+mod chaos;
 mod stats;
 mod timeline;
 
+pub use chaos::{ChaosReport, SessionAtEnd, UeAtEnd};
 pub(crate) use stats::{Stats, Times};
 pub use timeline::{Row, write_csv};
 
@@ -281,6 +283,9 @@ pub struct Report {
     /// good UEs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mutations: Option<crate::mutate::report::Mutations>,
+    /// What happened in a run with faults, and what its UEs then had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chaos: Option<ChaosReport>,
     pub driver: String,
 }
 
@@ -288,6 +293,10 @@ impl Report {
     /// Returns true if every UE completed all steps, the core had no violation, and every case
     /// passed.
     pub fn is_success(&self) -> bool {
+        if let Some(chaos) = &self.chaos {
+            // Procedures may fail by a fault.
+            return chaos.unsettled == 0 && !chaos.ues.is_empty() && self.violations.is_empty();
+        }
         self.failed == 0
             && self.succeeded == self.started
             && self.violations.is_empty()

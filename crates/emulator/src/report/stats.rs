@@ -133,6 +133,9 @@ impl Stats {
         a.sent_again += b.sent_again;
         a.repeats += b.repeats;
         a.worker_cpu_us += b.worker_cpu_us;
+        if let Some(chaos) = &b.chaos {
+            a.chaos.get_or_insert_default().add(chaos);
+        }
         for (what, count) in &b.failures {
             *a.failures.entry(what.clone()).or_default() += count;
         }

@@ -1,6 +1,6 @@
 //! Scenarios of LTE UEs. A registration is an attach with its default bearer, or a TAU.
 
-use super::{FRESH, Mode, Scenario, Scheme, Step, abuse, steps};
+use super::{FRESH, Mode, STORM, Scenario, Scheme, Step, abuse, steps};
 use crate::negative::Case;
 use crate::ue::{Fault, PowerSaving, Registration};
 use vireo_types::PduSessionType;
@@ -419,6 +419,13 @@ pub(super) static ALL: &[Scenario] = &[
         name: "mutate",
         about: "--count mutated S1AP and NAS messages (--seed) of 3 eNBs, while --ues of another eNB are served",
         mode: Mode::Mutate,
+        scheme: Scheme::Any,
+    },
+    steps("storm", "the eNBs restart with all UEs connected, which then request service at once", STORM),
+    Scenario {
+        name: "chaos",
+        about: "random procedures (--seed), lost and repeated NAS messages, restarts of nodes; then each UE must get service",
+        mode: Mode::Chaos,
         scheme: Scheme::Any,
     },
     abuse("bad-half-open", "as many attaches as --ues that stop after the first message", Case::HalfOpen),

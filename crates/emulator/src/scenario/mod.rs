@@ -92,6 +92,9 @@ pub enum Step {
     Reset,
     /// Waits until the network has deregistered and released the UE.
     AwaitDetach,
+    /// Waits until all UEs of the node have come here, the node has restarted without notice, and
+    /// the core serves it again.
+    AwaitRestart,
     /// Continues at step `to`, [`crate::Options::rounds`] times in all.
     Repeat {
         /// Index of the step.
@@ -118,6 +121,8 @@ pub enum Mode {
     AllAbuse,
     /// A campaign of mutated messages.
     Mutate,
+    /// A steady load with faults; see [`crate::chaos`].
+    Chaos,
 }
 
 /// Identity concealment that a scenario requires.
@@ -181,7 +186,7 @@ impl Scenario {
             Rats::Eps => Box::new(eps::ALL.iter()),
             Rats::Both => {
                 // A campaign and negative cases have one dialect.
-                let has_steps = |scenario: &&Scenario| matches!(scenario.mode, Mode::Steps(_));
+                let has_steps = |scenario: &&Scenario| matches!(scenario.mode, Mode::Steps(_) | Mode::Chaos);
                 let exists = |scenario: &&Scenario| Scenario::find_for(Rats::Eps, scenario.name).is_some();
                 Box::new(ALL.iter().filter(has_steps).filter(exists).chain(&MOVES))
             }
@@ -227,6 +232,10 @@ const POWER_SAVING: &[Step] = &[
     Step::Traffic,
     Step::Deregister,
 ];
+
+/// All UEs of a node come back at once.
+const STORM: &[Step] =
+    &[FRESH, IPV4_OR_RUN, Step::Traffic, Step::AwaitRestart, Step::Service, Step::Traffic, Step::Deregister];
 
 /// All scenarios.
 pub static ALL: &[Scenario] = &[
@@ -500,6 +509,13 @@ pub static ALL: &[Scenario] = &[
         name: "mutate",
         about: "--count mutated NGAP and NAS messages (--seed) of 3 gNBs, while --ues of another gNB are served",
         mode: Mode::Mutate,
+        scheme: Scheme::Any,
+    },
+    steps("storm", "the gNBs restart with all UEs connected, which then request service at once", STORM),
+    Scenario {
+        name: "chaos",
+        about: "random procedures (--seed), lost and repeated NAS messages, restarts of nodes; then each UE must get service",
+        mode: Mode::Chaos,
         scheme: Scheme::Any,
     },
     abuse("bad-half-open", "as many registrations as --ues that stop after the first message", Case::HalfOpen),

@@ -2,6 +2,7 @@
 
 use super::cluster_event::Event;
 use super::kill::Rate;
+use super::seeds::Seeds;
 use super::{report, sba};
 use crate::members::HostFault;
 use clap::ValueEnum;
@@ -36,6 +37,12 @@ pub struct Args {
     /// Run this scenario in each UE (see `vireo emulate --list`)
     #[arg(long, value_name = "S", default_value = report::FULL)]
     pub(super) scenario: String,
+    /// Run the scenario chaos with this seed, or with each of A..B
+    ///
+    /// Each seed has a core of its own. When the faults have ended, the core must have each UE with
+    /// the registration, the identity and the sessions that the UE has.
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["cluster", "churn"])]
+    pub(super) seed: Option<Seeds>,
     /// Select the driver of user packets; all but sockets need root
     #[arg(long, value_enum, value_name = "D", default_value_t = Datapath::Sockets)]
     pub(super) datapath: Datapath,

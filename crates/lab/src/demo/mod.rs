@@ -4,6 +4,7 @@
 //! demo succeeds only if every UE completes all steps.
 
 mod args;
+mod chaos;
 mod churn;
 mod cluster;
 mod cluster_event;
@@ -12,6 +13,7 @@ mod kill;
 mod migrate;
 mod report;
 mod sba;
+mod seeds;
 
 use crate::addresses::{CORE, N2, N6};
 use crate::capture::Capture;
@@ -43,6 +45,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.cluster || args.churn.is_some() {
         return events::run(args);
     }
+    if args.scenario == chaos::CHAOS {
+        let core = |lab: &Lab| core_options(args, lab, MigrationTarget::Slices);
+        return chaos::run(args, &chaos::Parts { core: &core, killers: &|| killers(args) });
+    }
+    if args.seed.is_some() {
+        return Err(Failure("--seed needs --scenario chaos: other scenarios have no random choices".into()));
+    }
+    run_scenario(args)
+}
+
+fn run_scenario(args: &Args) -> Result<(), Failure> {
     check(args)?;
     // Opens the files before the namespaces hide the real `/tmp`, and before a wrong path costs a
     // run.

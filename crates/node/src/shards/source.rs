@@ -316,7 +316,7 @@ mod tests {
     fn page_of_ues_spans_shards() {
         let counts = BTreeMap::from([(0, 5), (1, 3), (3, 4)]);
         let page = |offset, limit| {
-            let filter = StatusFilter { offset, limit, reveal_supi: true, ues: true };
+            let filter = StatusFilter { offset, limit, reveal_supi: true, ..StatusFilter::default() };
             let windows = ShardsSource::windows(&counts, &filter);
             windows.into_iter().map(|(shard, w)| (shard, w.offset, w.limit)).collect::<Vec<_>>()
         };

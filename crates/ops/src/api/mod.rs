@@ -44,6 +44,7 @@ use listen::Socket;
 use rustls::ServerConfig;
 use serde::Deserialize;
 use serve::{Limits, Service};
+use status::SelectionError;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -384,9 +385,16 @@ async fn status(
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{}\n", error.body_text())).into_response(),
     };
     let refusal = if filter.reveal_supi { shared.guard.refusal(&access) } else { None };
-    refusal.unwrap_or_else(|| match shared.source.status(&filter) {
-        Some(status) => axum::Json(status).into_response(),
-        None => no_answer(),
+    refusal.unwrap_or_else(|| match status::select(&*shared.source, &filter) {
+        Ok(status) => axum::Json(status).into_response(),
+        Err(error) => {
+            let code = match error {
+                SelectionError::Supi(_) => StatusCode::BAD_REQUEST,
+                SelectionError::NoRanNode(_) => StatusCode::NOT_FOUND,
+                SelectionError::Silent => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            (code, format!("{error}\n")).into_response()
+        }
     })
 }
 

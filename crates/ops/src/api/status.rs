@@ -1,9 +1,9 @@
 //! Data types of `GET /status`, and the trait that supplies them.
 
 use super::slices::{MoveError, MoveRequest, MoveResult, SlicesStatus};
-use super::ues::{PoolStatus, UePage, UeQuery};
+use super::ues::{PoolStatus, UePage, UeQuery, UeSelector};
 use serde::{Deserialize, Serialize};
-use vireo_types::Supi;
+use vireo_types::{Supi, SupiError};
 
 /// Maximum of UEs and of gNBs in one response.
 const LIMIT_MAX: usize = 1000;
@@ -20,11 +20,15 @@ pub struct StatusFilter {
     pub reveal_supi: bool,
     /// If false, no UEs are listed.
     pub ues: bool,
+    /// Lists the UE of this SUPI alone, with its RAN node.
+    pub supi: Option<String>,
+    /// Lists the RAN node of this name or ID alone, with its connected UEs.
+    pub gnb: Option<String>,
 }
 
 impl Default for StatusFilter {
     fn default() -> Self {
-        StatusFilter { offset: 0, limit: 100, reveal_supi: false, ues: true }
+        StatusFilter { offset: 0, limit: 100, reveal_supi: false, ues: true, supi: None, gnb: None }
     }
 }
 
@@ -33,6 +37,45 @@ impl StatusFilter {
     pub fn bounded(self) -> Self {
         StatusFilter { limit: self.limit.min(LIMIT_MAX), ..self }
     }
+}
+
+/// Reason why a status has no selection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum SelectionError {
+    #[error("supi: {0}")]
+    Supi(#[from] SupiError),
+    #[error("gnb: no RAN node has the name or ID {0:?}")]
+    NoRanNode(String),
+    #[error("the core does not answer in time")]
+    Silent,
+}
+
+/// Returns the status by the filter, also by its selection of a UE or RAN node.
+///
+/// # Errors
+///
+/// Returns an error if the selection is not valid or finds no RAN node.
+pub(super) fn select(source: &dyn StatusSource, filter: &StatusFilter) -> Result<Status, SelectionError> {
+    if filter.supi.is_none() && filter.gnb.is_none() {
+        return source.status(filter).ok_or(SelectionError::Silent);
+    }
+    let all = StatusFilter { offset: 0, limit: LIMIT_MAX, ues: false, ..filter.clone() };
+    let mut status = source.status(&all).ok_or(SelectionError::Silent)?;
+    let select = match (&filter.supi, &filter.gnb) {
+        (Some(supi), _) => UeSelector::supi(supi.parse()?),
+        (None, gnb) => {
+            let name = gnb.clone().unwrap_or_default();
+            status.gnbs.retain(|node| node.name == name || node.id == name);
+            let node = status.gnbs.first().ok_or(SelectionError::NoRanNode(name))?;
+            UeSelector::RanNode(node.id.clone())
+        }
+    };
+    let query = UeQuery { select, after: None, limit: filter.limit, reveal_supi: filter.reveal_supi };
+    status.ues = source.ues(&query).ok_or(SelectionError::Silent)?.ues;
+    if filter.supi.is_some() {
+        status.gnbs.retain(|node| status.ues.iter().any(|ue| ue.ran_node.as_ref() == Some(&node.id)));
+    }
+    Ok(status)
 }
 
 /// Source of the status of a core.

@@ -24,7 +24,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use vireo_core::config::{
     Charging, CiotConfig, CoreConfig, DnnConfig, EpsConfig, NetworkInformation, NodeName, PowerSavingConfig,
-    SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
+    SecurityConfig, SliceConfig, SliceProfile, StaticPools, Timers, UpfConfig,
 };
 use vireo_core::placement::balance::BalancerId;
 use vireo_emulator::gnb::{GnbConfig, Outbox};
@@ -205,6 +205,8 @@ pub(crate) fn config() -> CoreConfig {
             dns: Vec::new(),
             p_cscf: Vec::new(),
             mtu: 1400,
+            static_pools: StaticPools::default(),
+            up_security: None,
         }],
         security: SecurityConfig {
             integrity: vec![IntegrityAlgorithm::NIA2],
@@ -213,7 +215,12 @@ pub(crate) fn config() -> CoreConfig {
         timers: Timers::default(),
         power_saving: PowerSavingConfig::default(),
         ciot: CiotConfig::default(),
-        upfs: vec![UpfConfig { name: "upf".into(), n4: SocketAddr::from((UPF, 8805)), dnns: Vec::new() }],
+        upfs: vec![UpfConfig {
+            name: "upf".into(),
+            n4: SocketAddr::from((UPF, 8805)),
+            dnns: Vec::new(),
+            n3_ipv6: false,
+        }],
         n4_address: Ipv4Addr::LOCALHOST.into(),
         n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
         n2_endpoints: Vec::new(),

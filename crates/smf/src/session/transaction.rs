@@ -289,7 +289,9 @@ impl SmTransaction<'_> {
     fn other_address(&mut self, message: &[u8]) -> Option<Output> {
         let TransactionEnv { config, addresses, carries: true, .. } = &mut *self.means else { return None };
         let sm = &mut self.session.sm;
-        if !smf::address_is_taken(sm, message) {
+        let dnn = config.dnn(&sm.terms.dnn, sm.terms.snssai)?;
+        // A static address is not replaced by another one.
+        if !smf::address_is_taken(sm, message) || dnn.has_static(&sm.address) {
             return None;
         }
         let address = addresses.address(&sm.terms.dnn, sm.kind)?;

@@ -40,7 +40,7 @@ const SUPI: &str = "imsi-999700000000001";
 const REQUEST: [u8; 7] = [0x2e, 5, 1, 0xc1, 0xff, 0xff, 0x91];
 
 fn config() -> CoreConfig {
-    let upf = UpfConfig { name: "upf".into(), n4: UPF, dnns: Vec::new() };
+    let upf = UpfConfig { name: "upf".into(), n4: UPF, dnns: Vec::new(), n3_ipv6: false };
     let mut config = CoreConfig { upfs: vec![upf], ..CoreConfig::lab() };
     config.dnns[0].ipv4_pool = Some((Ipv4Addr::new(10, 45, 0, 0), 30));
     config

@@ -2,12 +2,13 @@ use super::{Amf, FormatError, ImportBatch, Keys, RecordProblem, check, keys, par
 use crate::record::Subscriber;
 use csv::{ReaderBuilder, StringRecord, Trim, WriterBuilder};
 use std::io::{Read, Write};
+use std::net::Ipv6Addr;
 use std::str::FromStr;
-use vireo_core::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
-use vireo_types::{PduSessionType, Snssai};
+use vireo_core::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription, UpProtection, UpSecurity};
+use vireo_types::{Network, PduSessionType, Snssai};
 
 /// The columns, in the order of an export.
-pub const CSV_COLUMNS: [&str; 14] = [
+pub const CSV_COLUMNS: [&str; 18] = [
     "imsi",
     "k",
     "opc",
@@ -21,10 +22,14 @@ pub const CSV_COLUMNS: [&str; 14] = [
     "five_qi",
     "arp_priority",
     "ipv4",
+    "ipv6_prefix",
+    "framed_routes",
+    "up_integrity",
+    "up_confidentiality",
     "op",
 ];
 /// Number of columns of an export, without OP, which is not stored.
-const WRITTEN: usize = 13;
+const WRITTEN: usize = 17;
 
 /// Reads CSV. Returns all records, or the errors of all invalid ones.
 pub fn read_csv(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
@@ -129,13 +134,19 @@ impl Columns {
             ambr,
             five_qi: self.number(line, "five_qi", 9)?,
             arp_priority: self.number(line, "arp_priority", 8)?,
+            up_security: self.up_security(line)?,
             ..DnnSubscription::default()
         };
         let dnn = |name: &str| {
             let dnn = name.trim().parse().map_err(|error| RecordProblem::Dnn { text: name.to_owned(), error })?;
             Ok(DnnSubscription { dnn, ..session.clone() })
         };
-        let dnns = field("dnn").unwrap_or("internet").split(';').map(dnn).collect::<Result<_, RecordProblem>>()?;
+        let names = field("dnn").unwrap_or("internet").split(';');
+        let mut dnns = names.map(dnn).collect::<Result<Vec<_>, RecordProblem>>()?;
+        if let Some(first) = dnns.first_mut() {
+            first.static_ipv6_prefix = field("ipv6_prefix").map(ipv6_prefix).transpose()?;
+            first.framed_routes = field("framed_routes").map_or(Ok(Vec::new()), framed_routes)?;
+        }
         let snssai = Snssai { sst: self.number(line, "sst", 1)?, sd: sd.transpose()? };
         let ipv4 = field("ipv4").map(|t| t.parse().map_err(|_| RecordProblem::Ipv4(t.to_owned())));
         check(Subscriber {
@@ -151,12 +162,48 @@ impl Columns {
         })
     }
 
+    /// Returns the policy of the columns `up_integrity` and `up_confidentiality`, of which one that
+    /// is empty is `preferred`.
+    fn up_security(&self, line: &StringRecord) -> Result<Option<UpSecurity>, RecordProblem> {
+        let protection = |field: &'static str| match self.field(line, field) {
+            None => Ok(None),
+            Some("required") => Ok(Some(UpProtection::Required)),
+            Some("preferred") => Ok(Some(UpProtection::Preferred)),
+            Some("not-needed") => Ok(Some(UpProtection::NotNeeded)),
+            Some(text) => Err(RecordProblem::Range { field, text: text.to_owned() }),
+        };
+        let (integrity, confidentiality) = (protection("up_integrity")?, protection("up_confidentiality")?);
+        let is_set = integrity.is_some() || confidentiality.is_some();
+        Ok(is_set.then(|| UpSecurity {
+            integrity: integrity.unwrap_or(UpProtection::Preferred),
+            confidentiality: confidentiality.unwrap_or(UpProtection::Preferred),
+        }))
+    }
+
     fn types(&self, line: &StringRecord) -> Result<Vec<PduSessionType>, RecordProblem> {
         match self.field(line, "types") {
             None => Ok(DnnSubscription::default().types),
             Some(list) => list.split(';').map(|t| Ok(parse_type(t.trim())?)).collect(),
         }
     }
+}
+
+fn ipv6_prefix(text: &str) -> Result<Ipv6Addr, RecordProblem> {
+    text.strip_suffix("/64").unwrap_or(text).parse().map_err(|_| RecordProblem::Ipv6Prefix(text.to_owned()))
+}
+
+fn framed_routes(list: &str) -> Result<Vec<Network>, RecordProblem> {
+    list.split(';').map(|text| text.trim().parse().map_err(RecordProblem::FramedRoute)).collect()
+}
+
+/// Returns the name of a protection of user data.
+fn protection_name(protection: UpProtection) -> String {
+    let name = match protection {
+        UpProtection::Required => "required",
+        UpProtection::Preferred => "preferred",
+        UpProtection::NotNeeded => "not-needed",
+    };
+    name.to_owned()
 }
 
 /// Writes CSV and returns the number of records. Stops with an error at the first record that CSV
@@ -187,7 +234,10 @@ pub fn write_csv(
 fn flat(s: &Subscriber) -> Option<[String; WRITTEN]> {
     let [slice] = s.subscription.slices.as_slice() else { return None };
     let first = slice.dnns.first()?;
-    let alike = slice.dnns.iter().all(|d| DnnSubscription { dnn: first.dnn.clone(), ..d.clone() } == *first);
+    // Only the first data network has the columns of static addresses.
+    let shared = DnnSubscription { static_ipv6_prefix: None, framed_routes: Vec::new(), ..first.clone() };
+    let is_alike = |d: &DnnSubscription| DnnSubscription { dnn: first.dnn.clone(), ..d.clone() } == shared;
+    let alike = slice.dnns.iter().skip(1).all(is_alike) && first.static_ipv4.is_none();
     let restricted = s.subscription.only.is_some() || s.subscription.restricts_dcnr;
     if !alike || first.ambr != s.subscription.ambr || !slice.default || restricted {
         return None;
@@ -208,5 +258,9 @@ fn flat(s: &Subscriber) -> Option<[String; WRITTEN]> {
         first.five_qi.to_string(),
         first.arp_priority.to_string(),
         s.static_ipv4.map(|a| a.to_string()).unwrap_or_default(),
+        first.static_ipv6_prefix.map(|a| a.to_string()).unwrap_or_default(),
+        first.framed_routes.iter().map(Network::to_string).collect::<Vec<_>>().join(";"),
+        first.up_security.map(|policy| protection_name(policy.integrity)).unwrap_or_default(),
+        first.up_security.map(|policy| protection_name(policy.confidentiality)).unwrap_or_default(),
     ])
 }

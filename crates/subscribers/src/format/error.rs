@@ -3,7 +3,7 @@
 use super::MAX_ERRORS;
 use crate::record::KeyError;
 use std::io;
-use vireo_types::{Dnn, DnnError, SupiError};
+use vireo_types::{Dnn, DnnError, NetworkError, SupiError};
 
 /// Error of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,14 @@ pub enum RecordProblem {
     SessionType(#[from] SessionTypeError),
     #[error("ipv4: {0:?} is no IPv4 address")]
     Ipv4(String),
+    #[error("ipv6_prefix: {0:?} is no IPv6 prefix of 64 bits")]
+    Ipv6Prefix(String),
+    #[error("framed_routes: {0}")]
+    FramedRoute(NetworkError),
+    #[error("data network {0}: static_ipv6_prefix has bits behind its first 64")]
+    LongIpv6Prefix(Dnn),
+    #[error("data network {0}: at most 8 framed_routes are allowed, IPv4 /8 to /32 or IPv6 /16 to /64")]
+    FramedRoutes(Dnn),
     #[error("the subscription has no slice")]
     NoSlice,
     #[error("data network {0} has no session type")]

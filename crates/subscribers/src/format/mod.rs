@@ -13,7 +13,9 @@
 //! | `types` | session types, `;` between, default first: `ipv4`, `ipv6`, `ipv4v6` | all three |
 //! | `uplink_bps`, `downlink_bps` | bit rates of the UE and of each session | 1000000000 |
 //! | `five_qi`, `arp_priority` | of the default QoS flow: 1 to 255, 1 to 15 | `9`, `8` |
-//! | `ipv4` | fixed address (stored, but sessions get addresses from the pools only) | none |
+//! | `ipv4`, `ipv6_prefix` | static address and prefix of 64 bits in the first data network | none |
+//! | `framed_routes` | networks behind the UE in the first data network, `;` between | none |
+//! | `up_integrity`, `up_confidentiality` | `required`, `preferred` or `not-needed` | data network |
 //!
 //! **JSON** is an array of objects with `imsi`, `k`, `opc` or `op`, and optionally `amf`, `ipv4`
 //! and `subscription`. The last has the form of `vireo_core::subscription::Subscription`.
@@ -29,7 +31,8 @@ use crate::record::{Key, Subscriber};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use vireo_types::{PduSessionType, Supi};
+use vireo_core::subscription::FRAMED_ROUTES;
+use vireo_types::{Network, PduSessionType, Supi};
 
 pub use csv::{CSV_COLUMNS, read_csv, write_csv};
 pub use error::{AmfError, FormatError, RecordError, RecordProblem, SessionTypeError};
@@ -131,7 +134,11 @@ impl fmt::Display for Amf {
 }
 
 /// Refuses records that no UE could use, in any format.
-fn check(record: Subscriber) -> Result<Subscriber, RecordProblem> {
+///
+/// # Errors
+///
+/// Returns the first problem.
+pub fn check(record: Subscriber) -> Result<Subscriber, RecordProblem> {
     if record.subscription.slices.is_empty() {
         return Err(RecordProblem::NoSlice);
     }
@@ -145,6 +152,16 @@ fn check(record: Subscriber) -> Result<Subscriber, RecordProblem> {
             }
             if !(1..=15).contains(&dnn.arp_priority) || dnn.five_qi == 0 {
                 return Err(RecordProblem::Qos(dnn.dnn.clone()));
+            }
+            if dnn.static_ipv6_prefix.is_some_and(|prefix| prefix.to_bits() as u64 != 0) {
+                return Err(RecordProblem::LongIpv6Prefix(dnn.dnn.clone()));
+            }
+            let is_route = |network: &Network| match network.is_ipv4() {
+                true => network.length() >= 8,
+                false => (16..=64).contains(&network.length()),
+            };
+            if dnn.framed_routes.len() > FRAMED_ROUTES || !dnn.framed_routes.iter().all(is_route) {
+                return Err(RecordProblem::FramedRoutes(dnn.dnn.clone()));
             }
         }
     }

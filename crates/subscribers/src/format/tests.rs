@@ -1,4 +1,5 @@
 use super::*;
+use vireo_core::subscription::{UpProtection, UpSecurity};
 use vireo_types::Snssai;
 
 const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
@@ -50,6 +51,43 @@ fn every_column_is_read() {
     for dnn in &slice.dnns {
         assert_eq!(dnn.types, [PduSessionType::Ipv6]);
         assert_eq!((dnn.ambr.uplink_bps, dnn.ambr.downlink_bps, dnn.five_qi, dnn.arp_priority), (5, 6, 7, 1));
+    }
+}
+
+#[test]
+fn static_terms_roundtrip_in_both_formats() {
+    let text = format!(
+        "imsi,k,opc,dnn,ipv4,ipv6_prefix,framed_routes,up_integrity,up_confidentiality\n\
+         999700000000001,{K},{OPC},internet;ims,10.45.200.1,2001:db8:45:8000::/64,192.168.7.0/24;2001:db8:7::/48,\
+         required,\n999700000000002,{K},{OPC},,,,,,not-needed\n"
+    );
+    let all = csv(&text).expect("read");
+    let [first, second] = &all[0].subscription.slices[0].dnns[..] else { panic!("two data networks") };
+    assert_eq!(first.static_ipv6_prefix, "2001:db8:45:8000::".parse().ok());
+    assert_eq!((first.framed_routes.len(), second.framed_routes.len(), second.static_ipv6_prefix), (2, 0, None));
+    let policy = |integrity, confidentiality| Some(UpSecurity { integrity, confidentiality });
+    assert_eq!(first.up_security, policy(UpProtection::Required, UpProtection::Preferred));
+    assert_eq!(second.up_security, first.up_security);
+    let third = &all[1].subscription.slices[0].dnns[0];
+    assert_eq!(third.up_security, policy(UpProtection::Preferred, UpProtection::NotNeeded));
+    let with = written(&|o, n| write_csv(o, Keys::With, n).expect("written"), &all);
+    assert_eq!(csv(&with).expect("read"), all);
+    let with = written(&|o, n| write_json(o, Keys::With, n).expect("written"), &all);
+    assert_eq!(read_json(with.as_bytes()).expect("read"), all);
+}
+
+#[test]
+fn bad_static_terms_are_refused() {
+    for (columns, values, expected) in [
+        ("ipv6_prefix", "2001:db8::1", "static_ipv6_prefix has bits behind its first 64"),
+        ("ipv6_prefix", "2001:db8::/48", "ipv6_prefix: \"2001:db8::/48\" is no IPv6 prefix of 64 bits"),
+        ("framed_routes", "192.168.7.1/24", "has bits behind its prefix"),
+        ("framed_routes", "0.0.0.0/0", "at most 8 framed_routes are allowed"),
+        ("up_integrity", "maybe", "up_integrity: \"maybe\" is out of range"),
+    ] {
+        let text = format!("imsi,k,opc,{columns}\n999700000000001,{K},{OPC},{values}\n");
+        let error = csv(&text).expect_err("a bad line").to_string();
+        assert!(error.contains(expected), "{error}");
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Watch};
-use vireo_core::subscription::{AuthenticationError, AuthenticationRequest, Resync, Subscription};
+use vireo_core::subscription::{AuthenticationError, AuthenticationRequest, DnnSubscription, Resync, Subscription};
 use vireo_types::{Dialect, Instant, Plmn, Supi};
 
 /// Interval of the check for changes by other processes.
@@ -148,7 +148,10 @@ impl Database {
             match self.shared.vector((lookup.supi, lookup.dialect), lookup.plmn, lookup.now, lookup.rand) {
                 Ok(answer) => return Ok(answer),
                 Err(Miss::Reservation(tick)) => self.reserve(tick)?,
-                Err(Miss::Absent) => return Ok(Err(AuthenticationError::UnknownSubscriber)),
+                Err(Miss::Absent) => {
+                    self.shared.refusals.unknown(lookup.supi, lookup.now);
+                    return Ok(Err(AuthenticationError::UnknownSubscriber));
+                }
                 Err(Miss::Offset) => {
                     tracing::warn!(supi = lookup.supi.as_u64(), "the stored SQN offset is out of range: set it to 0");
                     return Ok(Err(AuthenticationError::Unavailable));
@@ -167,6 +170,7 @@ impl Database {
     ) -> Result<Result<(), AuthenticationError>, StoreError> {
         let shared = Arc::clone(&self.shared);
         let Some((credentials, offset)) = shared.cache.peek(lookup.supi) else {
+            shared.refusals.unknown(lookup.supi, lookup.now);
             return Ok(Err(AuthenticationError::UnknownSubscriber));
         };
         let Some(sqn_ms) = credentials.sqn_ms(resync) else {
@@ -232,9 +236,15 @@ impl Database {
     }
 
     fn keep(&mut self, record: &Subscriber) {
-        let known = self.interned.iter().find(|s| ***s == record.subscription).cloned();
+        let served = record.served_subscription();
+        // Static addresses are those of one subscriber.
+        let is_shared = !served.slices.iter().flat_map(|slice| &slice.dnns).any(DnnSubscription::has_addressing);
+        let known = self.interned.iter().find(|s| is_shared && ***s == served).cloned();
         let subscription = known.unwrap_or_else(|| {
-            let new = Arc::new(record.subscription.clone());
+            let new = Arc::new(served);
+            if !is_shared {
+                return new;
+            }
             if self.interned.len() == INTERNED {
                 self.interned.remove(0);
             }

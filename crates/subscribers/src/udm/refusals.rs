@@ -2,14 +2,15 @@
 
 use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
-use vireo_types::{Duration, Instant};
+use vireo_types::{DeviceLimit, Duration, Instant, Supi};
 
 /// Minimum interval between two lines, so that peers cannot flood the log.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Logs one refusal in each period and counts the others.
+/// Logs one refusal in each period and counts the others. An unknown subscriber has a period of its
+/// own.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Mutex<State>);
+pub(super) struct Refusals(Mutex<State>, Mutex<DeviceLimit>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -27,6 +28,13 @@ impl Refusals {
             let scheme = suci.get(6).map(|octet| octet & 0xf);
             let key = suci.get(7);
             tracing::warn!(%reason, scheme, key, left_out, "SUCI de-concealment failed");
+        }
+    }
+
+    /// Logs that there is no such subscriber, once in a minute.
+    pub(super) fn unknown(&self, supi: Supi, now: Instant) {
+        if self.1.lock().unwrap_or_else(PoisonError::into_inner).admits(supi.as_u64(), now) {
+            tracing::info!(supi = supi.as_u64(), reason = "unknown subscriber", "device refused");
         }
     }
 
@@ -80,6 +88,21 @@ mod tests {
         }
         fn enter(&self, _: &Id) {}
         fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn unknown_subscriber_has_one_line_in_minute() {
+        let (lines, refusals) = (Lines::default(), Refusals::default());
+        let supi: Supi = "999700000000001".parse().expect("an IMSI");
+        tracing::subscriber::with_default(lines.clone(), || {
+            for second in [5, 6, 64, 65, 66] {
+                refusals.unknown(supi, Instant(second * 1_000_000));
+            }
+        });
+        let line = format!("INFO message=device refused supi={} reason=unknown subscriber ", supi.as_u64());
+        let lines = lines.0.lock().expect("lines");
+        let same: Vec<_> = lines.iter().map(|line| line.replace('"', "")).collect();
+        assert_eq!(same, [line.clone(), line]);
     }
 
     #[test]

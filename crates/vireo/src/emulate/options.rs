@@ -4,9 +4,10 @@ use super::args::{Args, LoadArgs, Persistence, RatArg, Sctp, SessionType, Subscr
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 use vireo_config::Failure;
+use vireo_emulator::chaos::Chaos;
 use vireo_emulator::load::Pattern;
 use vireo_emulator::mix::{Mix, Steady};
-use vireo_emulator::scenario::{Scenario, Scheme};
+use vireo_emulator::scenario::{Mode, Scenario, Scheme};
 use vireo_emulator::traffic::Kind;
 use vireo_emulator::ue::Profile;
 use vireo_emulator::usim::{Concealment, Keys};
@@ -31,7 +32,8 @@ pub(super) fn options(args: &Args) -> Result<Options, Failure> {
     if args.load.movers > 0 && args.rat != RatArg::Both {
         return Err(Failure("--movers needs --rat both".into()));
     }
-    let steady = steady(&args.load, args.ues)?;
+    let is_chaos = scenario.mode == Mode::Chaos;
+    let steady = if is_chaos { Some(chaos(&args.load, args.ues)?) } else { steady(&args.load, args.ues)? };
     let mut profile = Profile::new(network.plmn, network.snssai, network.dnn.clone());
     profile.concealment = concealment(&args.subscribers, scenario)?;
     profile.requests_apn = !network.default_apn;
@@ -75,7 +77,9 @@ pub(super) fn options(args: &Args) -> Result<Options, Failure> {
         rounds: args.load.rounds.max(1),
         load: starts(&args.load, steady.is_some())?,
         steady,
+        chaos: is_chaos.then(Chaos::default),
         retry: match args.load.retry {
+            _ if is_chaos => Retry::After { retry: CHAOS_RETRY, reattach: args.load.reattach },
             Persistence::Never => Retry::Never,
             Persistence::Standard => Retry::Standard,
             Persistence::After(retry) => Retry::After { retry, reattach: args.load.reattach },
@@ -83,8 +87,8 @@ pub(super) fn options(args: &Args) -> Result<Options, Failure> {
         settle: args.load.settle,
         busy: args.load.busy_ues.clone().map(|file| BusyUes { file, share: args.load.busy_share }),
         timeline: args.load.timeline.as_ref().map(|_| args.load.timeline_interval),
-        duration: args.load.duration,
-        timeout: args.load.timeout,
+        duration: args.load.duration.or(is_chaos.then_some(CHAOS_DURATION)),
+        timeout: if is_chaos { args.load.timeout.max(CHAOS_TIMEOUT) } else { args.load.timeout },
         idle: Duration::from_millis(args.load.idle),
         echoes: Echoes {
             v4: args.echo.echo_v4,
@@ -124,6 +128,22 @@ fn starts(args: &LoadArgs, steady: bool) -> Result<Load, Failure> {
         (Some(rate), None, false) => Ok(Load::Rate(rate)),
         (Some(rate), Some(pattern), false) => Ok(Load::Pattern(pattern.clone(), rate)),
     }
+}
+
+/// Time after which a UE repeats an unanswered request, with --scenario chaos.
+const CHAOS_RETRY: Duration = Duration::from_secs(1);
+/// Time in which faults occur.
+const CHAOS_DURATION: Duration = Duration::from_secs(15);
+/// Time limit of the UEs after the faults: two attempts of a registration by T3510.
+const CHAOS_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// Returns the load of the scenario chaos: a procedure of each UE every two seconds, unless the
+/// rate is set.
+fn chaos(args: &LoadArgs, ues: u32) -> Result<Steady, Failure> {
+    if args.mix.is_some() || !args.load.is_empty() {
+        return Err(Failure("the scenario chaos has its own load: remove --load and --mix".into()));
+    }
+    Ok(Chaos::load(args.rate.unwrap_or(f64::from(ues) / 2.0)))
 }
 
 /// Returns the steady load of registered UEs, if requested.

@@ -1,10 +1,10 @@
 use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
 use std::io::{self, BufRead, IsTerminal, Read};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use vireo_config::Failure;
 use vireo_core::subscription::{DnnSubscription, SliceSubscription, Subscription};
 use vireo_subscribers::{Key, OnExisting, Store, Subscriber};
-use vireo_types::{Dialect, Dnn, PduSessionType, Snssai, Supi, SupiError};
+use vireo_types::{Dialect, Dnn, Network, PduSessionType, Snssai, Supi, SupiError};
 
 /// Upper bound of a line with a key, in bytes.
 const LINE: u64 = 256;
@@ -45,9 +45,21 @@ pub(super) struct Args {
     /// Restrict NR as secondary RAT of the subscriber in 4G (EN-DC)
     #[arg(long)]
     restrict_dcnr: bool,
-    /// Store a fixed IPv4 address (unused: addresses come from pools)
+    /// Set the static IPv4 address in the first data network
+    ///
+    /// `dnn.NAME.static-ipv4` must contain it.
     #[arg(long, conflicts_with = "count")]
     static_ipv4: Option<Ipv4Addr>,
+    /// Set the static IPv6 prefix of 64 bits in the first data network
+    ///
+    /// `dnn.NAME.static-ipv6` must contain it.
+    #[arg(long, conflicts_with = "count", value_name = "PREFIX")]
+    static_ipv6: Option<Ipv6Addr>,
+    /// Set networks behind the UE in the first data network
+    ///
+    /// `upf.framed-routes` of each UPF must contain them.
+    #[arg(long, conflicts_with = "count", value_delimiter = ',', value_name = "NETWORK")]
+    framed_routes: Vec<Network>,
     /// Add N subscribers with consecutive IMSIs and equal keys, for a lab
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     count: u64,
@@ -74,12 +86,13 @@ pub(super) fn run(store: &mut Store, args: &Args) -> Result<(), Failure> {
         (None, Some(op)) => Key::opc_of(&k, &key("--op", op)?),
         (None, None) => return Err(Failure("give --opc or --op".into())),
     };
-    let first = Subscriber {
+    let first = vireo_subscribers::format::check(Subscriber {
         amf: args.amf,
         static_ipv4: args.static_ipv4,
         subscription: subscription(args),
         ..Subscriber::new(args.imsi, k, opc)
-    };
+    })
+    .map_err(|problem| Failure(problem.to_string()))?;
     let too_far =
         |_: SupiError| Failure(format!("{} IMSIs from {} on do not fit its digits", args.count, args.imsi.reveal()));
     let range = (0..args.count).map(|n| Ok(Subscriber { supi: args.imsi.offset(n)?, ..first.clone() }));
@@ -123,6 +136,9 @@ fn subscription(args: &Args) -> Subscription {
         Only::FourG => Dialect::Eps,
         Only::FiveG => Dialect::Nr,
     });
-    let slices = args.slice.iter().enumerate().map(slice).collect();
+    let mut slices: Vec<_> = args.slice.iter().enumerate().map(slice).collect();
+    if let Some(first) = slices.first_mut().and_then(|slice| slice.dnns.first_mut()) {
+        (first.static_ipv6_prefix, first.framed_routes) = (args.static_ipv6, args.framed_routes.clone());
+    }
     Subscription { slices, only, restricts_dcnr: args.restrict_dcnr, ..Default::default() }
 }

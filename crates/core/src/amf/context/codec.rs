@@ -168,9 +168,10 @@ fn piece(before: Option<&[u8]>, piece: &impl serde::Serialize, out: &mut Vec<u8>
     }
 }
 
-/// Appends the parameters of paging, if there are any.
+/// Appends the parameters of paging, if there are any, and static addresses after them.
 fn put_paging(allocation: &AllocationPart<'_>, out: &mut Vec<u8>) -> Result<(), CodecError> {
-    allocation.paging().map_or(Ok(()), |paging| put(paging, out))
+    allocation.paging().map_or(Ok(()), |paging| put(paging, out))?;
+    allocation.addressing().map_or(Ok(()), |addressing| put(&addressing, out))
 }
 
 /// Appends the ephemeral part and, in SBA mode, the AMF's

@@ -4,15 +4,15 @@
 
 use super::{Connection, Identity, RanContext, UeSecurityCapability};
 use crate::smf::{Forwarding, N4State, RanState, Relocation, SessionTerms, SmContext, Stage, Tunnel, Usage};
-use crate::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription};
+use crate::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription, UpSecurity};
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use vireo_types::{
-    AmfUeNgapId, AssocId, Dnn, Instant, Ltmsi, NrCgi, PduSessionType, Pei, RanUeNgapId, Seid, SessionIndex, Snssai,
-    Supi, Tai, Tmsi,
+    AmfUeNgapId, AssocId, Dnn, Instant, Ltmsi, Network as IpNetwork, NrCgi, PduSessionType, Pei, RanUeNgapId, Seid,
+    SessionIndex, Snssai, Supi, Tai, Tmsi,
 };
 
 /// Type with a smaller stored form.
@@ -122,18 +122,26 @@ struct Network {
     #[serde(with = "super::packed")]
     ambr: Ambr,
     five_qi: u8,
+    /// With the mark of the UP security policy.
     arp_priority: u8,
 }
 
 impl Network {
+    /// Returns all terms but static addresses and framed routes, which are stored apart.
     fn from_subscription(dnn: &DnnSubscription) -> Self {
-        let DnnSubscription { dnn, types, ambr, five_qi, arp_priority } = dnn.clone();
-        Network { dnn, types, ambr, five_qi, arp_priority }
+        Network {
+            dnn: dnn.dnn.clone(),
+            types: dnn.types.clone(),
+            ambr: dnn.ambr,
+            five_qi: dnn.five_qi,
+            arp_priority: UpSecurity::mark(dnn.up_security, dnn.arp_priority),
+        }
     }
 
     fn subscription(self) -> DnnSubscription {
         let Network { dnn, types, ambr, five_qi, arp_priority } = self;
-        DnnSubscription { dnn, types, ambr, five_qi, arp_priority }
+        let (arp_priority, up_security) = UpSecurity::from_mark(arp_priority);
+        DnnSubscription { dnn, types, ambr, five_qi, arp_priority, up_security, ..DnnSubscription::default() }
     }
 }
 
@@ -167,6 +175,8 @@ pub(super) enum StoredTerms {
     Subscribed(u8, u8),
     /// Values that are not in the subscription: it was another one when the session was set up.
     Own(Box<PackedTerms>),
+    /// As [`StoredTerms::Own`], with framed routes. Release 0.2.0 does not read it.
+    Routed(Box<PackedTerms>, Vec<IpNetwork>),
 }
 
 /// [`SessionTerms`] with a packed bit rate.
@@ -177,6 +187,7 @@ pub(super) struct PackedTerms {
     #[serde(with = "super::packed")]
     ambr: Ambr,
     five_qi: u8,
+    /// With the mark of the UP security policy.
     arp_priority: u8,
 }
 
@@ -187,14 +198,38 @@ struct ResolvedTerms<'a> {
     dnn: &'a Dnn,
     ambr: Ambr,
     five_qi: u8,
+    /// With the mark of the UP security policy.
     arp_priority: u8,
+    framed_routes: &'a [IpNetwork],
+}
+
+impl<'a> ResolvedTerms<'a> {
+    fn from_terms(terms: &'a SessionTerms) -> Self {
+        ResolvedTerms {
+            snssai: terms.snssai,
+            dnn: &terms.dnn,
+            ambr: terms.ambr,
+            five_qi: terms.five_qi,
+            arp_priority: UpSecurity::mark(terms.up_security, terms.arp_priority),
+            framed_routes: &terms.framed_routes,
+        }
+    }
+
+    fn from_packed(packed: &'a PackedTerms, framed_routes: &'a [IpNetwork]) -> Self {
+        let PackedTerms { snssai, ref dnn, ambr, five_qi, arp_priority } = *packed;
+        ResolvedTerms { snssai, dnn, ambr, five_qi, arp_priority, framed_routes }
+    }
 }
 
 impl StoredTerms {
     pub(super) fn pack(terms: &SessionTerms, subscription: Option<&Subscription>) -> Self {
         let own = || {
-            let SessionTerms { snssai, dnn, ambr, five_qi, arp_priority } = terms.clone();
-            StoredTerms::Own(Box::new(PackedTerms { snssai, dnn, ambr, five_qi, arp_priority }))
+            let ResolvedTerms { snssai, dnn, ambr, five_qi, arp_priority, .. } = ResolvedTerms::from_terms(terms);
+            let packed = Box::new(PackedTerms { snssai, dnn: dnn.clone(), ambr, five_qi, arp_priority });
+            match terms.framed_routes.is_empty() {
+                true => StoredTerms::Own(packed),
+                false => StoredTerms::Routed(packed, terms.framed_routes.clone()),
+            }
         };
         let slices = subscription.map_or(&[][..], |all| &all.slices[..]);
         let places = slices.iter().zip(0..=u8::MAX).flat_map(|(slice, at)| (0..slice.dnns.len()).map(move |n| (at, n)));
@@ -206,29 +241,34 @@ impl StoredTerms {
 
     /// Returns the terms with this subscription; `None` if it has no such entry.
     pub(super) fn unpack(&self, subscription: Option<&Subscription>) -> Option<SessionTerms> {
-        let ResolvedTerms { snssai, dnn, ambr, five_qi, arp_priority } = self.resolve(subscription)?;
-        Some(SessionTerms { snssai, dnn: dnn.clone(), ambr, five_qi, arp_priority })
+        let ResolvedTerms { snssai, dnn, ambr, five_qi, arp_priority, framed_routes } = self.resolve(subscription)?;
+        let (arp_priority, up_security) = UpSecurity::from_mark(arp_priority);
+        let framed_routes = framed_routes.to_vec();
+        Some(SessionTerms { snssai, dnn: dnn.clone(), ambr, five_qi, arp_priority, up_security, framed_routes })
     }
 
     fn resolve<'a>(&'a self, subscription: Option<&'a Subscription>) -> Option<ResolvedTerms<'a>> {
         Some(match self {
             StoredTerms::Subscribed(slice, dnn) => {
                 let slice = subscription?.slices.get(usize::from(*slice))?;
-                let DnnSubscription { ref dnn, ambr, five_qi, arp_priority, .. } =
-                    *slice.dnns.get(usize::from(*dnn))?;
-                ResolvedTerms { snssai: slice.snssai, dnn, ambr, five_qi, arp_priority }
+                let network = slice.dnns.get(usize::from(*dnn))?;
+                ResolvedTerms {
+                    snssai: slice.snssai,
+                    dnn: &network.dnn,
+                    ambr: network.ambr,
+                    five_qi: network.five_qi,
+                    arp_priority: UpSecurity::mark(network.up_security, network.arp_priority),
+                    framed_routes: &network.framed_routes,
+                }
             }
-            StoredTerms::Own(own) => {
-                let PackedTerms { snssai, ref dnn, ambr, five_qi, arp_priority } = **own;
-                ResolvedTerms { snssai, dnn, ambr, five_qi, arp_priority }
-            }
+            StoredTerms::Own(own) => ResolvedTerms::from_packed(own, &[]),
+            StoredTerms::Routed(own, routes) => ResolvedTerms::from_packed(own, routes),
         })
     }
 
     /// Returns true if these are the stored terms.
     pub(super) fn matches(&self, terms: &SessionTerms, subscription: Option<&Subscription>) -> bool {
-        let SessionTerms { snssai, ref dnn, ambr, five_qi, arp_priority } = *terms;
-        self.resolve(subscription) == Some(ResolvedTerms { snssai, dnn, ambr, five_qi, arp_priority })
+        self.resolve(subscription) == Some(ResolvedTerms::from_terms(terms))
     }
 }
 

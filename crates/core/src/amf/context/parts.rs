@@ -14,7 +14,7 @@ use super::{
 use crate::amf::procedures::handover::{Handover, SourceNode};
 use crate::octets;
 use crate::smf::{N4State, PfcpSession, RanState, SessionHandover, SmContext, Stage, Tunnel, Usage};
-use crate::subscription::Subscription;
+use crate::subscription::{Addressing, Subscription};
 use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -75,6 +75,9 @@ pub(super) struct AllocationPart<'a> {
     /// 0.2.0 ignores octets there.
     #[serde(skip)]
     paging: PagingInfo,
+    /// Static addresses and framed routes of the subscription, after the parameters of paging.
+    #[serde(skip)]
+    addressing: Vec<Addressing>,
 }
 
 /// The ephemeral part. When written, `S` and `D` borrow from the context.
@@ -188,7 +191,10 @@ pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<SessionProgressRef<'_>, Pro
 
 /// Combines the two parts to a context; `None` if they belong to different contexts.
 pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeContext> {
-    let Perpetual { identity, subscription: SubscriptionPart { subscription }, allocation } = perpetual;
+    let Perpetual { identity, subscription: SubscriptionPart { mut subscription }, allocation } = perpetual;
+    if let (Some(subscription), false) = (&mut subscription, allocation.addressing.is_empty()) {
+        Arc::make_mut(subscription).set_addressing(allocation.addressing);
+    }
     if allocation.sessions.len() != ephemeral.sessions.len() || identity.keys.is_some() != ephemeral.counts.is_some() {
         return None;
     }
@@ -259,7 +265,11 @@ impl Perpetual<'_> {
     pub(super) fn decode(octets: &[u8]) -> Option<Self> {
         let (mut perpetual, rest): (Self, _) = postcard::take_from_bytes(octets).ok()?;
         if !rest.is_empty() {
-            perpetual.allocation.paging = postcard::from_bytes(rest).ok()?;
+            let (paging, rest) = postcard::take_from_bytes(rest).ok()?;
+            perpetual.allocation.paging = paging;
+            if !rest.is_empty() {
+                perpetual.allocation.addressing = postcard::from_bytes(rest).ok()?;
+            }
         }
         Some(perpetual)
     }
@@ -323,13 +333,14 @@ impl<'a> AllocationPart<'a> {
             next_session: ue.next_session,
             area: SmallVec::from_slice(&ue.reachability.area),
             paging: ue.reachability.paging.clone(),
+            addressing: ue.subscription.as_deref().map_or_else(Vec::new, Subscription::addressing),
         }
     }
 
     /// Returns true if the context, whose subscription is unchanged, has these values. Compares
     /// first what changes often.
     pub(super) fn matches(&self, ue: &UeContext) -> bool {
-        let AllocationPart { allowed, radio_capability, sessions, next_session, area, paging } = self;
+        let AllocationPart { allowed, radio_capability, sessions, next_session, area, paging, addressing: _ } = self;
         sessions.len() == ue.sessions.len()
             && sessions.iter().zip(&ue.sessions).all(|(lasting, sm)| lasting.matches(sm, ue))
             && *next_session == ue.next_session
@@ -344,14 +355,19 @@ impl<'a> AllocationPart<'a> {
 
     /// Returns the parameters of paging if they are stored.
     pub(super) fn paging(&self) -> Option<&PagingInfo> {
-        Some(&self.paging).filter(|paging| !paging.is_empty())
+        Some(&self.paging).filter(|paging| !paging.is_empty() || !self.addressing.is_empty())
+    }
+
+    /// Returns static addresses and framed routes if they are stored.
+    pub(super) fn addressing(&self) -> Option<&[Addressing]> {
+        Some(&self.addressing[..]).filter(|addressing| !addressing.is_empty())
     }
 
     /// Returns an owned copy.
     pub(super) fn into_static(self) -> AllocationPart<'static> {
-        let AllocationPart { allowed, radio_capability, sessions, next_session, area, paging } = self;
+        let AllocationPart { allowed, radio_capability, sessions, next_session, area, paging, addressing } = self;
         let radio_capability = Cow::Owned(radio_capability.into_owned());
-        AllocationPart { allowed, radio_capability, sessions, next_session, area, paging }
+        AllocationPart { allowed, radio_capability, sessions, next_session, area, paging, addressing }
     }
 }
 

@@ -156,10 +156,8 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
             // TS 24.301 5.7: no state changes; only a counter.
             NasEmmMessage::EmmStatus(_) => ctx.note(Note::fault("emm-status-received")),
             NasEmmMessage::GutiReallocationComplete(_) => {}
-            // SMS, LPP and the like are not implemented.
-            NasEmmMessage::UplinkNasTransport(_) | NasEmmMessage::UplinkGenericNasTransport(_) => {
-                ctx.note(Note::fault("nas-transport-unserved"));
-            }
+            NasEmmMessage::UplinkNasTransport(_) => ctx.note(Note::fault("nas-transport-sms")),
+            NasEmmMessage::UplinkGenericNasTransport(_) => ctx.note(Note::fault("nas-transport-location")),
             message => registering(ctx, message),
         },
         NasEpsMessage::Esm(header, message) => esm(ctx, &header, message, &received.plain),

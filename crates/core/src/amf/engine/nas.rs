@@ -119,7 +119,15 @@ fn begin(ctx: &mut StepContext<'_, '_>, received: ReceivedNas) {
 /// Handles a NAS message on an existing connection.
 pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
     let Some(received) = receive(ctx, nas, false) else { return };
+    let deregisters = matches!(ctx.ue.procedure, Some(Procedure::Deregistration(_)));
+    let is_update = |request: &NasRegistrationRequest| registration::nr::read(request).kind.is_update();
     match received.message {
+        // 5.5.2.3.5: the deregistration by the network continues. An initial registration and a
+        // deregistration of the UE end it.
+        Nas5gmmMessage::ServiceRequest(_) if deregisters => ctx.note(Note::fault("nas-during-deregistration")),
+        Nas5gmmMessage::RegistrationRequest(request) if deregisters && is_update(&request) => {
+            ctx.note(Note::fault("nas-during-deregistration"));
+        }
         Nas5gmmMessage::RegistrationRequest(request) => registration(ctx, &request, received.verified),
         Nas5gmmMessage::ServiceRequest(request) => {
             if let (Some(count), true) = (received.verified, ctx.ue.is_registered()) {
@@ -236,9 +244,7 @@ fn ul_transport(ctx: &mut StepContext<'_, '_>, message: &NasUlNasTransport) {
     }
     match session::nr::read(message) {
         Some(transport) => session::uplink(ctx, transport),
-        // SMS, LPP and the like are not implemented; the network discards them (TS 24.501
-        // 5.4.5.2.5).
-        None => ctx.note(Note::fault("nas-transport-unserved")),
+        None => session::nr::discard(ctx, message),
     }
 }
 

@@ -7,9 +7,11 @@
 //! with its Global RAN Node ID. The association thereby joins the RAN node ([`named`]).
 
 pub mod admission;
+mod offered;
 mod s1;
 mod setup;
 
+pub use offered::offered;
 pub use setup::{add_associations, named, remove_associations};
 
 use crate::amf::n2::{Cause, Fault};

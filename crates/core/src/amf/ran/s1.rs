@@ -94,7 +94,7 @@ fn check(areas: &[SupportedArea], config: &CoreConfig) -> Result<(), (Cause, &'s
 }
 
 /// Returns the tracking areas of Supported TAs. EPS has no slices.
-fn areas(list: &SupportedTAs) -> Vec<SupportedArea> {
+pub(super) fn areas(list: &SupportedTAs) -> Vec<SupportedArea> {
     let of_item = |item: &SupportedTAsItem| {
         let tac = s1::tac_of(&item.tac);
         let area =

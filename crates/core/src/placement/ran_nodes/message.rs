@@ -87,7 +87,9 @@ impl<U: SlotKey> RanNodeTable<U> {
         let mut record = before.clone();
         let outcome = ran::step_of(assoc, &mut record, pdu, config);
         if let Some(label) = outcome.fault {
-            out.push(NodeOutput::Event(NodeEvent::Fault { peer: self.peer(assoc), label }));
+            let is_setup = label.starts_with("ng-setup") || label.starts_with("s1-setup");
+            let offered = is_setup.then(|| ran::offered(assoc, pdu)).flatten();
+            out.push(NodeOutput::Event(NodeEvent::Fault { peer: self.peer(assoc), label, offered }));
         }
         let begins = outcome.request == Some(RanStepRequest::Erase);
         let setup = record.as_ref().filter(|_| begins && answers);
@@ -174,7 +176,8 @@ impl<U: SlotKey> RanNodeTable<U> {
             Some(_) => {}
             None => {
                 let label = "configuration-transfer-to-unknown-node";
-                out.push(NodeOutput::Event(NodeEvent::Fault { peer: self.peer(from), label }));
+                let peer = self.peer(from);
+                out.push(NodeOutput::Event(NodeEvent::Fault { peer, label, offered: None }));
             }
         }
     }

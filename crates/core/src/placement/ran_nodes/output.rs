@@ -37,8 +37,9 @@ pub enum NodeOutput<U> {
 /// Event of a RAN node, for log and metrics. `peer` is the RAN node's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeEvent {
-    /// A message of a RAN node is faulty or refused.
-    Fault { peer: SocketAddr, label: &'static str },
+    /// A message of a RAN node is faulty or refused. A refused set-up has the text of what the RAN
+    /// node offers.
+    Fault { peer: SocketAddr, label: &'static str, offered: Option<String> },
     /// NG Setup has taken effect.
     SetUp { assoc: AssocId, peer: SocketAddr, name: String, id: RanNodeId },
     /// An NG Setup is refused.

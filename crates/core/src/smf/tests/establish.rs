@@ -180,7 +180,8 @@ fn non_request_gets_answer_of_clause_7() {
 #[test]
 fn upfs_are_shared_by_the_ues() {
     let mut bench = Bench::new();
-    let another = UpfConfig { name: "there".into(), n4: "127.0.0.8:8805".parse().expect("an address"), dnns: vec![] };
+    let n4 = "127.0.0.8:8805".parse().expect("an address");
+    let another = UpfConfig { name: "there".into(), n4, dnns: vec![], n3_ipv6: false };
     let of_another_network = UpfConfig { dnns: vec!["ims".parse().expect("a DNN")], ..another.clone() };
     bench.config.upfs.extend([of_another_network, another]);
     bench.create(REQUEST);

@@ -5,11 +5,12 @@ mod charging;
 mod establish;
 mod release;
 mod relocate;
+mod terms;
 mod userplane;
 
 use super::*;
 use crate::Identifiers;
-use crate::config::{Charging, CoreConfig, DnnConfig, SliceProfile, UpfConfig};
+use crate::config::{Charging, CoreConfig, DnnConfig, SliceProfile, StaticPools, UpfConfig};
 use crate::subscription::DnnSubscription;
 use std::net::SocketAddr;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -33,6 +34,8 @@ pub(crate) fn config() -> CoreConfig {
         dns: vec![Ipv4Addr::new(8, 8, 8, 8).into()],
         p_cscf: Vec::new(),
         mtu: 1400,
+        static_pools: StaticPools::default(),
+        up_security: None,
     };
     use PduSessionType::{Ipv4, Ipv4v6, Ipv6};
     CoreConfig {
@@ -44,7 +47,12 @@ pub(crate) fn config() -> CoreConfig {
             dnn("either", vec![], &[Ipv4, Ipv6]),
             dnn("elsewhere", vec![Snssai { sst: 9, sd: None }], &[Ipv4]),
         ],
-        upfs: vec![UpfConfig { name: "here".into(), n4: UPF.parse().expect("an address"), dnns: vec![] }],
+        upfs: vec![UpfConfig {
+            name: "here".into(),
+            n4: UPF.parse().expect("an address"),
+            dnns: vec![],
+            n3_ipv6: false,
+        }],
         ..CoreConfig::lab()
     }
 }

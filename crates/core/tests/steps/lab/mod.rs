@@ -59,7 +59,8 @@ fn config() -> CoreConfig {
 
 /// Returns the UPF at 127.0.0.`n`.
 pub(crate) fn upf(n: u8) -> UpfConfig {
-    UpfConfig { name: format!("upf-{n}"), n4: SocketAddr::from(([127, 0, 0, n], 8805)), dnns: Vec::new() }
+    let n4 = SocketAddr::from(([127, 0, 0, n], 8805));
+    UpfConfig { name: format!("upf-{n}"), n4, dnns: Vec::new(), n3_ipv6: false }
 }
 
 /// Allocator of consecutive identifiers. The home slice's LTMSIs have bucket 2.

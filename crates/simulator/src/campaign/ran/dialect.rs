@@ -177,11 +177,11 @@ impl Node {
         let handover = handover.ok()?;
         match self {
             Node::Gnb(gnb) => {
-                gnb.drop_prepared(ran);
+                gnb.abandon_silently(ran);
                 gnb.forget(ran);
             }
             Node::Enb(enb) => {
-                enb.drop_prepared(ran);
+                enb.abandon_silently(ran);
                 enb.forget(ran);
             }
         }
@@ -236,8 +236,8 @@ impl Node {
     /// Marks a connection whose UE is or will be at another node. It emits no further event.
     pub(super) fn drop_connection(&mut self, ran: RanUeNgapId) {
         match self {
-            Node::Gnb(gnb) => gnb.drop_prepared(ran),
-            Node::Enb(enb) => enb.drop_prepared(ran),
+            Node::Gnb(gnb) => gnb.abandon_silently(ran),
+            Node::Enb(enb) => enb.abandon_silently(ran),
         }
     }
 

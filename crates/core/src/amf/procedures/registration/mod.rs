@@ -43,15 +43,19 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: O
     let started = ctx.received_at();
     let is_unserved = match request.kind {
         // Only authenticated UEs are served (TS 23.401 4.3.12.1).
+        // In 5G, REGISTRATION ACCEPT offers no emergency services.
+        RequestKind::Emergency if ctx.ue.dialect() == Dialect::Nr => true,
         RequestKind::Emergency => ctx.env.config.eps.emergency.is_none() || request.identity == RequestIdentity::Imei,
         kind => kind == RequestKind::Unserved,
     };
     if is_unserved {
         let cause = match ctx.ue.dialect() {
-            Dialect::Nr => GmmCause::FiveGsServicesNotAllowed,
-            // A.1: emergency attach with the IMEI. The value is that of "IMEI not accepted".
-            Dialect::Eps if request.identity == RequestIdentity::Imei => GmmCause::PeiNotAccepted,
+            // A.1: emergency registration or attach with the IMEI. The value is that of "IMEI not
+            // accepted".
+            _ if request.identity == RequestIdentity::Imei => GmmCause::PeiNotAccepted,
             // #7 would make the UE consider its SIM invalid for other services, too.
+            Dialect::Nr if request.kind == RequestKind::Emergency => GmmCause::ProtocolErrorUnspecified,
+            Dialect::Nr => GmmCause::FiveGsServicesNotAllowed,
             Dialect::Eps => GmmCause::ProtocolErrorUnspecified,
         };
         return reject(ctx, request.kind.counted(), cause);
@@ -440,10 +444,28 @@ fn end_without_complete(ctx: &mut StepContext<'_, '_>, registering: &Registering
 /// Rejects the registration with a cause and releases the connection.
 pub fn reject(ctx: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause) -> Next {
     send_reject(ctx, counted, cause);
-    ctx.note(Note::Failed(counted, emm::cause_value(ctx.ue.dialect(), cause)));
+    let value = emm::cause_value(ctx.ue.dialect(), cause);
+    ctx.note(Note::Failed(counted, value));
+    if let Some(reason) = reason(cause) {
+        ctx.note_refusal(counted, value, reason);
+    }
     ctx.release(Cause::nas(CauseNas::normal_release));
     drop_unregistered_keys(ctx);
     None
+}
+
+/// Returns the reason for the log. `None` for causes that have a line of their own, or that concern
+/// no device in particular.
+fn reason(cause: GmmCause) -> Option<&'static str> {
+    Some(match cause {
+        GmmCause::IllegalUe | GmmCause::UeIdentityCannotBeDerivedByTheNetwork | GmmCause::Congestion => return None,
+        GmmCause::UeSecurityCapabilitiesMismatch => "no algorithm of the UE is allowed by core.security",
+        GmmCause::TrackingAreaNotAllowed => "tracking area is not in core.tacs",
+        GmmCause::N1ModeNotAllowed => "subscriber is restricted to 4G",
+        GmmCause::FiveGsServicesNotAllowed => "registration type is not served",
+        GmmCause::InvalidMandatoryInformation => "request without security capability or identity",
+        _ => "see the cause",
+    })
 }
 
 fn send_reject(ctx: &mut StepContext<'_, '_>, counted: Kind, cause: GmmCause) {
@@ -475,7 +497,10 @@ pub fn evict(ctx: &mut StepContext<'_, '_>, registering: Option<&Registering>) {
 
 fn reject_slices(ctx: &mut StepContext<'_, '_>, counted: Kind, rejected: &[Snssai]) -> Next {
     nr::send_reject(ctx, GmmCause::NoNetworkSlicesAvailable, rejected);
-    ctx.note(Note::Failed(counted, GmmCause::NoNetworkSlicesAvailable.as_u8()));
+    let cause = GmmCause::NoNetworkSlicesAvailable.as_u8();
+    ctx.note(Note::Failed(counted, cause));
+    let requested: Vec<String> = rejected.iter().map(Snssai::to_string).collect();
+    ctx.note_refusal(counted, cause, format!("no slice is subscribed and served; requested: {}", requested.join(" ")));
     ctx.release(Cause::nas(CauseNas::normal_release));
     drop_unregistered_keys(ctx);
     None

@@ -10,12 +10,17 @@ use crate::step::StepContext;
 use vireo_types::{Dialect, Guti, Snssai, Tai, limits};
 use vireo_wire::nas::*;
 
+/// Types of identity (TS 24.501 table 9.11.3.4.1).
+const IMEI: u8 = 3;
+const IMEISV: u8 = 5;
+
 /// Reads REGISTRATION REQUEST.
 pub fn read(message: &NasRegistrationRequest) -> Request {
     let kind = match message.fgs_registration_type.registration_type() {
         Some(RegistrationType::InitialRegistration) => RequestKind::Initial,
         Some(RegistrationType::MobilityRegistrationUpdating) => RequestKind::Mobility,
         Some(RegistrationType::PeriodicRegistrationUpdating) => RequestKind::Periodic,
+        Some(RegistrationType::EmergencyRegistration) => RequestKind::Emergency,
         _ => RequestKind::Unserved,
     };
     let identity = &message.fgs_mobile_identity;
@@ -23,6 +28,8 @@ pub fn read(message: &NasRegistrationRequest) -> Request {
         RequestIdentity::Suci(identity.value.to_vec())
     } else if identity.as_guti().is_some() {
         if is_from_eps(message) { RequestIdentity::MappedGuti } else { RequestIdentity::Guti }
+    } else if identity.value.first().is_some_and(|octet| matches!(octet & 7, IMEI | IMEISV)) {
+        RequestIdentity::Imei
     } else {
         RequestIdentity::Other
     };

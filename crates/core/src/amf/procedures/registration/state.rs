@@ -29,13 +29,13 @@ pub enum RequestKind {
     Initial,
     Mobility,
     Periodic,
-    /// Emergency registration of 5G, and types that are not served.
+    /// Types that are not served.
     Unserved,
     /// Combined attach for EPS and other services (TS 24.301 5.5.1.3).
     Combined,
     /// Combined tracking area and location area updating (TS 24.301 5.5.3.3).
     CombinedUpdate,
-    /// Emergency attach (TS 24.301 5.5.1.2).
+    /// Emergency attach (TS 24.301 5.5.1.2), or emergency registration of 5G.
     Emergency,
 }
 

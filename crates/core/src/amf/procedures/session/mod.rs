@@ -42,6 +42,10 @@ pub fn uplink(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     }
     let at = ctx.ue.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
     match (at, transport.initial) {
+        // A repeat (T3580) is answered as the first request, which is outstanding (6.4.1.6 a).
+        (Some(at), true) if smf::repeats_request(&ctx.ue.sessions[at], transport.n1) => {
+            user_plane::step(ctx, at, Input::N1(transport.n1));
+        }
         (Some(at), true) => {
             // 5.4.5.2.3 a 2: the UE has lost the session with this ID. Release it and create a new
             // one.
@@ -111,7 +115,14 @@ fn emergency(
     let served = ctx.ue.allowed.iter().find_map(|snssai| Some((*snssai, config.dnn(name, *snssai)?)));
     let Some((snssai, dnn)) = served.filter(|_| !has_one) else { return Some(Err(GmmCause::PayloadWasNotForwarded)) };
     let (types, ambr) = (dnn.types.clone(), Ambr::default());
-    let terms = DnnSubscription { dnn: name.clone(), types, ambr, five_qi: QCI, arp_priority: ARP_PRIORITY };
+    let terms = DnnSubscription {
+        dnn: name.clone(),
+        types,
+        ambr,
+        five_qi: QCI,
+        arp_priority: ARP_PRIORITY,
+        ..DnnSubscription::default()
+    };
     Some(Ok((snssai, terms)))
 }
 
@@ -120,6 +131,13 @@ fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     let refuse = |ctx: &mut StepContext<'_, '_>, cause: GmmCause| match ctx.ue.dialect() {
         Dialect::Nr => {
             ctx.note(Note::Failed(Kind::Session, cause.as_u8()));
+            let dnn = transport.dnn.as_ref().map_or("default", Dnn::as_str);
+            let slice = transport.snssai.map_or_else(|| "default".to_owned(), |snssai| snssai.to_string());
+            let reason = match cause {
+                GmmCause::MaximumNumberOfPduSessionsReached => "as many sessions as allowed".to_owned(),
+                _ => format!("data network {dnn} of slice {slice} is not subscribed or not served"),
+            };
+            ctx.note_refusal(Kind::Session, cause.as_u8(), reason);
             nr::send_back(ctx, transport.psi, transport.n1, cause);
         }
         Dialect::Eps => eps::refuse(ctx, transport.n1, esm_cause(cause)),
@@ -173,6 +191,9 @@ fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
                 subscription: network,
             };
             let (mut sm, outputs) = smf::create(&request, ctx.env);
+            if let Some(cause) = outputs.iter().find_map(smf::reject_cause) {
+                ctx.note_refusal(Kind::Session, cause, format!("data network {} of slice {snssai}", network.dnn));
+            }
             if let Some(sm) = &mut sm {
                 sm.pfcp.over_nas = ctx.ue.ciot().control_plane;
             }

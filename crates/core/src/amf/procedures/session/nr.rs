@@ -1,7 +1,7 @@
 //! NAS transport of 5GSM messages (TS 24.501 5.4.5).
 
 use super::UlNasTransport;
-use crate::step::StepContext;
+use crate::step::{Note, StepContext};
 use vireo_types::Snssai;
 use vireo_wire::nas::*;
 
@@ -29,13 +29,42 @@ pub fn read(message: &NasUlNasTransport) -> Option<UlNasTransport<'_>> {
     })
 }
 
+/// Discards the container of a service that the core does not have, and counts it by type (TS
+/// 24.501 5.4.5.2.5). REGISTRATION ACCEPT offers neither SMS nor location services. CIoT user data
+/// is returned to the UE (5.4.5.3.1).
+pub fn discard(ctx: &mut StepContext<'_, '_>, message: &NasUlNasTransport) {
+    use PayloadContainerKind as Kind;
+    let word = match message.payload_container_type.kind() {
+        // Without a valid PDU session identity, there is no session to which it belongs.
+        Some(Kind::N1SmInformation) => "nas-transport-session",
+        Some(Kind::Sms) => "nas-transport-sms",
+        Some(Kind::LtePp | Kind::LocationServices) => "nas-transport-location",
+        Some(Kind::CIoT) => "nas-transport-ciot",
+        _ => "nas-transport-other",
+    };
+    ctx.note(Note::fault(word));
+    if message.payload_container_type.kind() == Some(Kind::CIoT) {
+        let psi = message.pdu_session_id.as_ref().map(|ie| ie.pdu_session_id());
+        return_payload(ctx, (Kind::CIoT, psi), &message.payload_container.value, GmmCause::PayloadWasNotForwarded);
+    }
+}
+
 /// Returns a 5GSM message that could not be forwarded to the UE, with the cause (5.4.5.3.1 h).
 pub fn send_back(ctx: &mut StepContext<'_, '_>, psi: u8, n1: &[u8], cause: GmmCause) {
-    let message = NasDlNasTransport::new(
-        NasPayloadContainerType::from_kind(PayloadContainerKind::N1SmInformation),
-        NasPayloadContainer::new(n1.to_vec()),
-    )
-    .with_pdu_session_id(NasPduSessionIdentity2::from_pdu_session_id(psi))
-    .with_fgmm_cause(NasFGmmCause::from_cause(cause));
+    return_payload(ctx, (PayloadContainerKind::N1SmInformation, Some(psi)), n1, cause);
+}
+
+fn return_payload(
+    ctx: &mut StepContext<'_, '_>,
+    (kind, psi): (PayloadContainerKind, Option<u8>),
+    payload: &[u8],
+    cause: GmmCause,
+) {
+    let mut message =
+        NasDlNasTransport::new(NasPayloadContainerType::from_kind(kind), NasPayloadContainer::new(payload.to_vec()))
+            .with_fgmm_cause(NasFGmmCause::from_cause(cause));
+    if let Some(psi) = psi {
+        message.set_pdu_session_id(NasPduSessionIdentity2::from_pdu_session_id(psi));
+    }
     ctx.send_nas(message.into());
 }

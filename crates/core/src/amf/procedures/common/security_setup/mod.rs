@@ -12,11 +12,11 @@ pub use state::{Awaited, SecuritySetup};
 use super::session_conversion;
 use crate::amf::context::{KeySet, NasSecurity, Retry, UeSecurityCapability};
 use crate::config::CoreConfig;
-use crate::step::{Effect, Note, StepContext};
+use crate::step::{Effect, Kind, Note, RefusedRequest, StepContext};
 use crate::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, Resync, SubscriberIdentity};
 use state::SecurityStage;
 use std::sync::Arc;
-use vireo_types::{Dialect, Duration, Pei};
+use vireo_types::{Dialect, Duration, Pei, Supi};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::security::{
     CipheringAlgorithm, IntegrityAlgorithm, constant_time_eq, select_ciphering_algo_with_preference,
@@ -119,7 +119,7 @@ impl SecuritySetup {
         let info = match answer {
             Ok(info) => Box::new(info),
             Err(AuthenticationError::Unavailable) => return Progress::Rejected(GmmCause::Congestion),
-            Err(AuthenticationError::BadAuts) => return refuse(ctx),
+            Err(AuthenticationError::BadAuts) => return refuse(ctx, None, "AUTS does not verify"),
             Err(AuthenticationError::UnknownSubscriber) => return Progress::Rejected(GmmCause::IllegalUe),
             Err(AuthenticationError::BadSuci) => return unidentified(ctx, "suci-not-deconcealed"),
             Err(AuthenticationError::UnknownHomeKey) => return unidentified(ctx, "suci-key-unknown"),
@@ -147,7 +147,11 @@ impl SecuritySetup {
         if !constant_time_eq(res, expected) {
             // TS 24.501 5.4.1.3.5, TS 24.301 5.4.2.5: the GUTI may belong to another UE, so request
             // the identity first.
-            return if self.identified { refuse(ctx) } else { self.identify(ctx) };
+            let supi = info.supi;
+            return match self.identified {
+                true => refuse(ctx, Some(supi), "wrong RES*: check K and OPc"),
+                false => self.identify(ctx),
+            };
         }
         let (root, integrity, ciphering) = match dialect {
             Dialect::Nr => (nr::root_key(info), self.capability.ia(), self.capability.ea()),
@@ -179,7 +183,9 @@ impl SecuritySetup {
         let again = self.repeats < LIMIT;
         match failure.cause {
             FailureCause::Synchronisation if again => {
-                let Some(auts) = failure.auts else { return refuse(ctx) };
+                let Some(auts) = failure.auts else {
+                    return refuse(ctx, Some(info.supi), "synchronisation failure without AUTS");
+                };
                 let resync = Resync { rand: info.rand, auts };
                 self.repeats += 1;
                 self.stage = request_vector(ctx, identity, Some(resync));
@@ -192,7 +198,9 @@ impl SecuritySetup {
             }
             // Request the identity of a UE that was named by its GUTI.
             FailureCause::Mac if !self.identified => self.identify(ctx),
-            _ => refuse(ctx),
+            FailureCause::Mac => refuse(ctx, Some(info.supi), "MAC failure: check K and OPc"),
+            FailureCause::Synchronisation => refuse(ctx, Some(info.supi), "repeated synchronisation failures"),
+            _ => refuse(ctx, Some(info.supi), "authentication failure"),
         }
     }
 
@@ -337,7 +345,11 @@ fn unidentified(ctx: &mut StepContext<'_, '_>, fault: &'static str) -> Progress 
     Progress::Rejected(GmmCause::UeIdentityCannotBeDerivedByTheNetwork)
 }
 
-fn refuse(ctx: &mut StepContext<'_, '_>) -> Progress {
+/// Refuses a UE whose authentication has failed. `claimed` is the subscriber that it has named.
+fn refuse(ctx: &mut StepContext<'_, '_>, claimed: Option<Supi>, reason: &'static str) -> Progress {
+    let supi = claimed.or(ctx.ue.identity.supi);
+    let request = RefusedRequest { supi, procedure: Kind::Registration, cause: 0, reason: reason.into() };
+    ctx.note(Note::Refused(Box::new(request)));
     match ctx.ue.dialect() {
         Dialect::Nr => nr::send_reject(ctx),
         Dialect::Eps => eps::send_reject(ctx),

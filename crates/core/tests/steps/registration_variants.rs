@@ -1,0 +1,117 @@
+//! Variants of registration: types that are not served, and repeated authentication failures.
+
+use crate::lab::{self, Lab};
+use vireo_core::amf::context::Procedure;
+use vireo_core::amf::engine::Event;
+use vireo_core::step::Note;
+use vireo_emulator::ue::{self, UeOutput};
+use vireo_types::Duration;
+
+/// Returns REGISTRATION REQUEST of this type octet with an identity.
+fn request(kind: u8, identity: &[u8]) -> Vec<u8> {
+    [&[0x7e, 0, 0x41, kind, 0, identity.len() as u8][..], identity, &[0x2e, 2, 0xf0, 0x70]].concat()
+}
+
+/// SUCI of 999700000000001 with the null scheme.
+const SUCI: [u8; 13] = [0x01, 0x99, 0xf9, 0x07, 0xf0, 0xff, 0, 0, 0, 0, 0, 0, 0x10];
+/// IMEISV.
+const PEI: [u8; 9] = [0x35, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55, 0xf5];
+
+/// Returns true if REGISTRATION REJECT with the cause was sent.
+fn is_rejected(lab: &Lab, cause: u8) -> bool {
+    lab.sent.iter().any(|pdu| pdu.windows(4).any(|octets| octets == [0x7e, 0, 0x44, cause]))
+}
+
+/// TS 24.501 5.5.1.2.5: #111 leaves the SIM valid, #5 is for a UE without one.
+#[test]
+fn emergency_registration_is_rejected_by_cause() {
+    for (identity, cause) in [(&SUCI[..], 111), (&PEI[..], 5)] {
+        let mut lab = Lab::new();
+        lab.reachable = false;
+        lab.inject(&request(0x74, identity));
+        assert!(is_rejected(&lab, cause), "{cause}: {:?}", lab.notes);
+    }
+    // SNPN onboarding, which is not served.
+    let mut lab = Lab::new();
+    lab.reachable = false;
+    lab.inject(&request(0x75, &SUCI));
+    assert!(is_rejected(&lab, 7), "{:?}", lab.notes);
+}
+
+/// TS 24.501 5.4.1.3.7 e, f: the third failure of a run ends it.
+#[test]
+fn repeated_failures_end_authentication() {
+    let (mut lab, mut out) = (Lab::new(), UeOutput::default());
+    let p = lab.profile.clone();
+    lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
+    let request = out.messages().next().expect("a message").to_vec();
+    lab.inject_until(&request, &mut 0);
+    let connection = lab.context().and_then(|c| c.connection).expect("a connection");
+    let fail = |lab: &mut Lab, failure: &[u8]| {
+        lab.take_from_gnb(0, &lab::uplink_nas(connection.amf_id, connection.ran_id, failure));
+    };
+    for _ in 0..2 {
+        fail(&mut lab, &[0x7e, 0, 0x59, 71]);
+        assert!(lab.context().is_some(), "another challenge");
+    }
+    let synchronisation = [&[0x7e, 0, 0x59, 21, 0x30, 14][..], &[7; 14]].concat();
+    fail(&mut lab, &synchronisation);
+    let rejects = lab.sent.iter().filter(|pdu| pdu.windows(3).any(|octets| octets == [0x7e, 0, 0x58]));
+    assert_eq!(rejects.count(), 1, "AUTHENTICATION REJECT");
+    let reason = lab.notes.iter().find_map(|note| match note {
+        Note::Refused(request) => Some(request.reason.to_string()),
+        _ => None,
+    });
+    assert_eq!(reason.as_deref(), Some("repeated synchronisation failures"));
+}
+
+#[test]
+fn refused_set_up_has_text_of_offer() {
+    let lab = Lab::new();
+    let offered = vireo_core::amf::ran::offered(lab::ASSOC, &lab.received[0]);
+    assert_eq!(offered.as_deref(), Some("gNB 99970-1, PLMN 99970 TAC 1 slices 1"));
+    assert_eq!(vireo_core::amf::ran::offered(lab::ASSOC, &[0x40]), None);
+}
+
+/// Returns a UE that the network deregisters, and which has not received the request.
+fn deregistering() -> Lab {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(1);
+    lab.reachable = false;
+    lab.event(Event::Deregister { reregister: false });
+    lab.settle();
+    lab
+}
+
+fn deregisters(lab: &Lab) -> bool {
+    matches!(lab.context().and_then(|ue| ue.procedure), Some(Procedure::Deregistration(_)))
+}
+
+/// TS 24.501 5.5.2.3.5.
+#[test]
+fn update_and_service_leave_deregistration() {
+    for kind in [ue::Registration::Mobility, ue::Registration::Periodic] {
+        let mut lab = deregistering();
+        lab.ue_does(|ue, p, out| ue.register(p, kind, out).expect("a request"));
+        assert!(deregisters(&lab), "{kind:?}: {:?}", lab.notes);
+    }
+    let mut lab = deregistering();
+    let security = lab.context().and_then(|ue| ue.security).expect("keys");
+    // SERVICE REQUEST for data, with the 5G-S-TMSI.
+    let plain = [&[0x7e, 0, 0x4c, 0x10, 0, 7, 0xf4][..], &[0, 0x40, 1, 2, 3, 4]].concat();
+    lab.inject(&lab::nas::protected(&security, lab::nas::CIPHERED, &plain));
+    assert!(deregisters(&lab), "{:?}", lab.notes);
+    assert!(lab.notes.contains(&Note::fault("nas-during-deregistration")));
+    // T3522 expires four times more.
+    lab.wait(Duration::from_secs(31));
+    assert!(lab.context().is_some_and(|ue| !ue.is_registered() && ue.sessions.is_empty()));
+}
+
+#[test]
+fn deregistration_of_both_sides_ends_once() {
+    let mut lab = deregistering();
+    lab.reachable = true;
+    lab.ue_does(|ue, p, out| ue.deregister(p, false, out).expect("a request"));
+    assert!(lab.context().is_some_and(|ue| !ue.is_registered() && ue.procedure.is_none()));
+}
