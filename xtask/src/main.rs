@@ -2,12 +2,14 @@
 //!
 //! - `cargo run -p xtask -- tidy` checks the house rules that no other tool knows: layers, names,
 //!   sizes, import cycles.
+//! - `cargo run -p xtask -- notices TARGET` writes the licence texts of the crates in the program.
 //! - `cargo run -p xtask -- modules [CRATE]` shows import cycles and the edges to cut.
 //!
 //! Knows nothing of the running core; reads source text and `cargo metadata` only.
 #![forbid(unsafe_code)]
 
 mod modules;
+mod notices;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +20,7 @@ const USAGE: &str = "\
 usage: cargo run -p xtask -- tidy                                      check all rules
        cargo run -p xtask -- tidy [--rule NAME] [--crate NAME] --list  print violations of rules with a baseline
        cargo run -p xtask -- tidy --write-baseline                     write today's counts as the baseline
+       cargo run -p xtask -- notices TARGET                            print licence texts of the crates in vireo
        cargo run -p xtask -- modules [CRATE]                           print import cycles";
 
 /// A task of the command line.
@@ -31,6 +34,20 @@ enum Task {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [task, target] = &args[..]
+        && task == "notices"
+    {
+        return match notices::notices(&root(), "vireo", target) {
+            Ok(text) => {
+                print!("{text}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("xtask: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let Some(task) = parse(&args) else {
         let rules: Vec<&str> = Rule::ALL.iter().map(|rule| rule.name()).collect();
         eprintln!("{USAGE}\nrules with a baseline: {}", rules.join(", "));

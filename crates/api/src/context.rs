@@ -13,7 +13,7 @@ use crate::tag::Tags;
 use crate::time::now;
 use crate::watch::Watched;
 use std::sync::{Arc, Mutex, PoisonError};
-use vireo_ops::api::{Identity, Status, StatusSource};
+use vireo_ops::api::{Identity, Status, StatusFilter, StatusSource};
 use vireo_ops::metrics::Metrics;
 use vireo_subscribers::{Store, Subscriber};
 
@@ -79,6 +79,11 @@ impl Api {
     ) -> Result<T, Problem> {
         let source = Arc::clone(&self.0.source);
         blocking(move || query(source.as_ref())).await
+    }
+
+    /// Asks the core for its status.
+    pub(crate) async fn status(&self, filter: StatusFilter) -> Result<Status, Problem> {
+        self.core(move |source| source.status(&filter)).await?.ok_or_else(Problem::no_answer)
     }
 
     /// Runs a request on the thread of the subscriber database.

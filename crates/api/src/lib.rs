@@ -33,6 +33,7 @@ mod watch;
 
 pub use management::{
     AlarmsConfig, Change, ConfigurationControl, DataNetwork, Management, OpenDatabase, Slice, Slices, Validation,
+    WebhookConfig,
 };
 
 use context::Api;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use vireo_core::config::CoreConfig;
 use vireo_ops::config::SliceRuntime;
+use vireo_ops::http_post::HttpUrl;
 use vireo_ops::reload::Reload;
 use vireo_subscribers::{Store, StoreError};
 
@@ -98,10 +99,18 @@ pub struct DataNetwork {
 /// Alarms (`[alarms]`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlarmsConfig {
-    /// Receiver of raised and cleared alarms, `http://` and an address with a port and a path.
-    pub webhook: Option<String>,
+    /// Receiver of raised and cleared alarms.
+    pub webhook: Option<WebhookConfig>,
     /// Certificates to watch, each with the key that names it.
     pub certificates: Vec<(String, PathBuf)>,
+}
+
+/// Receiver of alarms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookConfig {
+    pub url: HttpUrl,
+    /// File with the authorities of the receiver's certificate; `None` = those of this machine.
+    pub authorities: Option<PathBuf>,
 }
 
 /// Reads and changes the configuration file of this process.

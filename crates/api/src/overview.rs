@@ -115,16 +115,16 @@ pub(crate) fn without_lists() -> StatusFilter {
     StatusFilter { limit: 0, ues: false, ..StatusFilter::default() }
 }
 
-/// Reads all RAN nodes.
-pub(crate) fn all_ran_nodes(source: &dyn StatusSource) -> Vec<GnbStatus> {
+/// Reads all RAN nodes; `None` if the core does not answer in time.
+pub(crate) fn all_ran_nodes(source: &dyn StatusSource) -> Option<Vec<GnbStatus>> {
     let mut nodes = Vec::new();
     loop {
         let filter = StatusFilter { offset: nodes.len(), limit: MOST, ues: false, ..StatusFilter::default() };
-        let page = source.status(&filter);
+        let page = source.status(&filter)?;
         let (count, total) = (page.gnbs.len(), page.counts.gnbs);
         nodes.extend(page.gnbs);
         if count == 0 || nodes.len() >= total {
-            return nodes;
+            return Some(nodes);
         }
     }
 }

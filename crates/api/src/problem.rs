@@ -56,6 +56,11 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }
 
+    /// The core does not answer the API.
+    pub(crate) fn no_answer() -> Self {
+        Problem::unavailable("the core does not answer in time: try again")
+    }
+
     /// The body of the request is not valid.
     pub(crate) fn unprocessable(detail: impl ToString, mut errors: Vec<FieldError>) -> Self {
         errors.truncate(ERRORS);

@@ -3,7 +3,7 @@
 //! A look costs the core two short answers without lists of UEs.
 
 use crate::alarms::conditions::{self, Memory};
-use crate::alarms::webhook::{Target, Webhook};
+use crate::alarms::webhook::Webhook;
 use crate::alarms::{Alarm, Alarms, Condition};
 use crate::context::{Api, blocking};
 use crate::overview::{all_ran_nodes, without_lists};
@@ -128,20 +128,22 @@ struct CoreView {
 
 /// Watches the core until the API ends.
 pub(crate) async fn run(api: Api) {
-    let webhook = Webhook::start(api.management().alarms.webhook.as_deref().and_then(Target::parse));
+    let webhook = Webhook::start(api.management().alarms.webhook.as_ref());
     let mut tick = tokio::time::interval(EVERY);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for number in 0u32.. {
         tick.tick().await;
         let known = api.watched(|watched| watched.present.len());
         let view = api.core(move |source| {
-            let status = source.status(&without_lists());
+            let status = source.status(&without_lists())?;
             // A list of very many RAN nodes costs the core milliseconds.
             let is_due = status.counts.gnbs != known || number.is_multiple_of(NODES);
-            let nodes = is_due.then(|| all_ran_nodes(source).into_iter().map(|node| node.id).collect());
-            CoreView { nodes, status, pools: source.pools() }
+            let nodes = if is_due { Some(all_ran_nodes(source)?) } else { None };
+            let nodes = nodes.map(|nodes| nodes.into_iter().map(|node| node.id).collect());
+            Some(CoreView { nodes, status, pools: source.pools() })
         });
-        let Ok(view) = view.await else { continue };
+        // Nothing is known while the core does not answer.
+        let Ok(Some(view)) = view.await else { continue };
         let machine = if number.is_multiple_of(MACHINE) { machine(&api).await } else { None };
         let (news, alarms) = api.watched(|watched| watched.evaluate(&view, machine));
         for (kind, data) in news {

@@ -3,6 +3,7 @@
 mod n4_event;
 #[cfg(test)]
 mod tests;
+mod traces;
 
 use crate::admission::Admission;
 use crate::assoc_ids::AssocIdMap;
@@ -541,6 +542,7 @@ impl Balancer {
                         n4_received = n4_endpoint.receive(clock(), &mut |event| n4_event(hosts, deferred, event));
                     }
                     let (view, assoc) = (access::peek(assoc.dialect(), data).ok(), assoc_ids.to_cluster(assoc));
+                    traces::received(view.as_ref(), data.len());
                     // The host determines the fault of an invalid message.
                     PeerEvent::Ngap { assoc, view, pdu: data.to_vec() }
                 }
@@ -624,10 +626,11 @@ impl Balancer {
     /// Executes an output of a host.
     fn execute(&mut self, output: RanOutput) {
         match output {
-            RanOutput::Ngap { assoc, ue, pdu, .. } => {
+            RanOutput::Ngap { assoc, ue, key, pdu } => {
                 if ue.is_none() {
                     self.on_sent_to_node(assoc, &pdu);
                 }
+                traces::sent(ue, key, pdu.len());
                 self.send(assoc, ue, pdu);
             }
             // Hosts send these again to the active N4 balancer.
@@ -636,6 +639,7 @@ impl Balancer {
                 let (hosts, deferred) = (&mut self.hosts, &mut self.deferred);
                 let now = clock();
                 let session = seid.unwrap_or_default();
+                traces::submitted(seid, key, &message, now);
                 let submitted = self.n4.submit(now, upf, Some(key), session, &message, &mut |event| {
                     n4_event(hosts, deferred, event);
                 });

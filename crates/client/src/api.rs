@@ -3,21 +3,27 @@
 //! 1. `--api PATH` or `unix:PATH` is a unix socket, `--api URL` a TCP address. Without `--api`, the
 //!    client uses the socket of port 9090 in the runtime directories if a process of this network
 //!    namespace listens there, else `http://127.0.0.1:9090`.
+//!    With `https://`, the server's certificate must be signed by an authority of `--authorities`,
+//!    or of this machine without it.
 //! 2. The token is that of `--token-file`, `VIREO_API_TOKEN` or `VIREO_API_TOKEN_FILE`. Without
 //!    these, the client tries the token files of this user and of root when the API requests a
 //!    token. It sends that token only to a unix socket or a loopback address, and only if the
 //!    listening process belongs to this user or root. Other users and other machines therefore
 //!    never receive a token.
 
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use vireo_config::{Failure, default_paths};
 use vireo_ops::api::{ApiSocket, Token};
+use vireo_ops::http_post::{HttpUrl, client_config};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Upper bound of a response in bytes: 1,000 UEs with 15 sessions each fit.
@@ -34,6 +40,9 @@ pub struct ApiArgs {
     /// Read the API token from FILE [default: VIREO_API_TOKEN or the core's]
     #[arg(long, global = true, value_name = "FILE", env = "VIREO_API_TOKEN_FILE")]
     token_file: Option<PathBuf>,
+    /// Trust the authorities in the PEM FILE for https [default: this machine's]
+    #[arg(long, global = true, value_name = "FILE", env = "VIREO_API_AUTHORITIES")]
+    authorities: Option<PathBuf>,
 }
 
 /// Environment variable that holds a token.
@@ -57,8 +66,39 @@ impl ApiArgs {
             (None, Err(_)) => TokenSource::Files(default_paths::tokens().collect()),
         };
         let Some(api) = &self.api else { return Ok(usual(default_paths::runtimes(), token)) };
-        Ok(Api { name: api.clone(), endpoint: Endpoint::parse(api)?, token })
+        let tls = Tls::for_url(api, self.authorities.as_deref())?;
+        Ok(Api { name: api.clone(), endpoint: Endpoint::parse(api)?, tls, token })
     }
+}
+
+/// TLS towards an API.
+#[derive(Clone, Debug)]
+struct Tls {
+    /// Name or address that the certificate must have.
+    name: ServerName<'static>,
+    config: Arc<ClientConfig>,
+}
+
+impl Tls {
+    /// Returns the TLS of a URL; `None` if its scheme is not `https`.
+    fn for_url(url: &str, authorities: Option<&Path>) -> Result<Option<Self>, Failure> {
+        if !url.starts_with("https://") {
+            return Ok(None);
+        }
+        let name = HttpUrl::parse(url).and_then(|url| ServerName::try_from(url.host().to_owned()).ok());
+        let name = name.ok_or_else(|| no_address(url))?;
+        let config = client_config(authorities).map_err(|error| Failure(format!("--authorities: {error}")))?;
+        Ok(Some(Tls { name, config }))
+    }
+
+    fn over(&self, stream: TcpStream) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+        let connection = ClientConnection::new(self.config.clone(), self.name.clone()).map_err(io::Error::other)?;
+        Ok(StreamOwned::new(connection, stream))
+    }
+}
+
+fn no_address(text: &str) -> Failure {
+    Failure(format!("{text} is no API address: it looks like http://127.0.0.1:9090"))
 }
 
 /// Replaces `api.token-file` by `--token-file` in an error text.
@@ -71,8 +111,8 @@ fn usual(directories: impl Iterator<Item = PathBuf>, token: TokenSource) -> Api 
     let name = ApiSocket::name(USUAL.port());
     let mut sockets = directories.map(|directory| directory.join(&name));
     match sockets.find(|path| UnixStream::connect(path).is_ok_and(|stream| is_near(&stream))) {
-        Some(path) => Api { name: path.display().to_string(), endpoint: Endpoint::Unix(path), token },
-        None => Api { name: format!("http://{USUAL}"), endpoint: Endpoint::Tcp(USUAL), token },
+        Some(path) => Api { name: path.display().to_string(), endpoint: Endpoint::Unix(path), tls: None, token },
+        None => Api { name: format!("http://{USUAL}"), endpoint: Endpoint::Tcp(USUAL), tls: None, token },
     }
 }
 
@@ -91,6 +131,8 @@ fn is_near(stream: &UnixStream) -> bool {
 pub struct Api {
     name: String,
     endpoint: Endpoint,
+    /// TLS over TCP; `None` = none.
+    tls: Option<Tls>,
     token: TokenSource,
 }
 
@@ -113,11 +155,10 @@ impl Endpoint {
         if let Some(path) = text.strip_prefix("unix:").or(text.starts_with('/').then_some(text)) {
             return Ok(Endpoint::Unix(path.into()));
         }
-        let host = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+        let rest = text.strip_prefix("http://").or(text.strip_prefix("https://"));
+        let host = rest.unwrap_or(text).trim_end_matches('/');
         let address = host.to_socket_addrs().ok().and_then(|mut all| all.next());
-        address
-            .map(Endpoint::Tcp)
-            .ok_or_else(|| Failure(format!("{text} is no API address: it looks like http://127.0.0.1:9090")))
+        address.map(Endpoint::Tcp).ok_or_else(|| no_address(text))
     }
 
     /// Returns true if only processes of this user or root on this machine can answer at the
@@ -161,7 +202,7 @@ impl Api {
     /// Returns an error if the URL is not an address.
     pub fn at(url: &str, token: &Path) -> Result<Self, Failure> {
         let token = Token::read(token).map_or_else(|_| TokenSource::Files(Vec::new()), TokenSource::Token);
-        Ok(Api { name: url.to_owned(), endpoint: Endpoint::parse(url)?, token })
+        Ok(Api { name: url.to_owned(), endpoint: Endpoint::parse(url)?, tls: None, token })
     }
 
     /// Returns the body of `GET path`.
@@ -203,7 +244,10 @@ impl Api {
                 stream.set_read_timeout(Some(TIMEOUT))?;
                 // The Host header carries the address: the server does not know host names of this
                 // client.
-                exchange(stream, &address.to_string(), (method, path), token)
+                match &self.tls {
+                    Some(tls) => exchange(tls.over(stream)?, &address.to_string(), (method, path), token),
+                    None => exchange(stream, &address.to_string(), (method, path), token),
+                }
             }),
             Endpoint::Unix(path_of) => UnixStream::connect(path_of).and_then(|stream| {
                 stream.set_read_timeout(Some(TIMEOUT))?;
@@ -225,12 +269,27 @@ fn exchange(
     let token = token.map(|token| format!("Authorization: {}\r\n", token.header())).unwrap_or_default();
     write!(stream, "{method} {path} HTTP/1.0\r\nHost: {host}\r\n{token}\r\n")?;
     let mut answer = Vec::new();
-    stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
+    match stream.take(ANSWER_MAX).read_to_end(&mut answer) {
+        // The TLS server has ended the connection without a closing message.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && is_whole(&answer) => {}
+        result => drop(result?),
+    }
     let answer = String::from_utf8_lossy(&answer);
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let line = head.lines().next().unwrap_or_default().to_owned();
     let status = line.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     Ok(Answer { status, line, body: body.to_owned() })
+}
+
+/// Returns true if a response has as many bytes as it announces.
+fn is_whole(answer: &[u8]) -> bool {
+    const END: &[u8] = b"\r\n\r\n";
+    let Some(end) = answer.windows(END.len()).position(|part| part == END) else { return false };
+    let head = String::from_utf8_lossy(&answer[..end]);
+    let mut headers = head.lines().filter_map(|line| line.split_once(':'));
+    let length = headers.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let length = length.and_then(|(_, value)| value.trim().parse().ok());
+    length.is_some_and(|length: usize| answer.len() - end - END.len() >= length)
 }
 
 /// Returns the users whose sockets receive data sent to a TCP address of this machine.
@@ -304,12 +363,21 @@ mod tests {
         assert_eq!(Endpoint::parse("unix:/run/a.sock").unwrap(), Endpoint::Unix("/run/a.sock".into()));
         assert_eq!(Endpoint::parse("/run/a.sock").unwrap(), Endpoint::Unix("/run/a.sock".into()));
         assert_eq!(Endpoint::parse("http://127.0.0.1:9090/").unwrap(), Endpoint::Tcp(USUAL));
+        assert_eq!(Endpoint::parse("https://127.0.0.1:9090/").unwrap(), Endpoint::Tcp(USUAL));
         assert!(Endpoint::parse("http://nowhere").unwrap_err().0.contains("no API address"));
     }
 
     #[test]
+    fn cut_response_is_not_whole() {
+        let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
+        assert!(is_whole(whole));
+        assert!((0..whole.len()).all(|length| !is_whole(&whole[..length])));
+        assert!(!is_whole(b"HTTP/1.1 200 OK\r\n\r\nabc"), "no length");
+    }
+
+    #[test]
     fn missing_token_file_is_named() {
-        let args = ApiArgs { api: None, token_file: Some("/nonexistent/token".into()) };
+        let args = ApiArgs { api: None, authorities: None, token_file: Some("/nonexistent/token".into()) };
         let error = args.find().unwrap_err().0;
         assert!(error.starts_with("--token-file: /nonexistent/token"), "{error}");
     }

@@ -43,5 +43,5 @@ pub use local_host::{HostTurn, LocalHost};
 pub use progress::ProgressCounter;
 pub use resident_controller::ResidentController;
 pub use server_address::{ServerAddress, ServerAddressError, resolve};
-pub use status::member_status;
+pub use status::{member_status, note_dead_hosts};
 pub use unacked::{UnackedMessage, UnreachableBalancer};

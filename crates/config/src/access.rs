@@ -13,7 +13,7 @@ use vireo_types::PduSessionType;
 use vireo_upf::UpfConfig;
 
 /// Upper bound of entries in a list.
-const ENTRIES: usize = 256;
+pub(super) const ENTRIES: usize = 256;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -76,8 +76,7 @@ pub(super) fn complete(file: &File, ran_interfaces: &[IpAddr], upf: &mut UpfConf
     }
     // The UPF protects the addresses of its own machine without a rule.
     let elsewhere = core.into_iter().filter(|address| !address.is_loopback() && !address.is_unspecified());
-    let single = elsewhere.map(|address| Network { address, length: if address.is_ipv4() { 32 } else { 128 } });
-    upf.access = Access { protected: protected.into_iter().chain(single).collect(), reachable, ran };
+    upf.access = Access { protected: protected.into_iter().chain(elsewhere.map(single)).collect(), reachable, ran };
     upf.own_peer_only = file.upf.bind_peers;
     let dnns = file.dnns();
     for pool in &mut upf.pools {
@@ -91,10 +90,15 @@ fn addresses(file: &File) -> Vec<IpAddr> {
     let mut all: Vec<SocketAddr> = vec![n4.listen, upf.n4, sbi.smf, cluster.balancer, cluster.listen];
     all.extend(external_upf.iter().map(|upf| upf.n4));
     all.extend(sbi.amf.all().into_iter().chain(sbi.listen).chain(api.listen.0));
-    // Not host names: upf.protect has the networks of these.
+    // Not host names: see `Config::protect_named_servers`.
     let servers = cluster.controller.all().into_iter().chain(cluster.etcd.iter().cloned());
     all.extend(servers.filter_map(|server| server.address()));
     n2.endpoints.iter().copied().chain(all.into_iter().map(|address| address.ip())).collect()
+}
+
+/// Returns the network of one address.
+pub(super) fn single(address: IpAddr) -> Network {
+    Network { address, length: if address.is_ipv4() { 32 } else { 128 } }
 }
 
 fn networks(key: &str, texts: &[String], problems: &mut Problems) -> Vec<Network> {
@@ -114,7 +118,7 @@ fn networks(key: &str, texts: &[String], problems: &mut Problems) -> Vec<Network
 /// Parses an address or a network.
 fn network(text: &str) -> Option<Network> {
     if let Ok(address) = text.parse::<IpAddr>() {
-        return Some(Network { address, length: if address.is_ipv4() { 32 } else { 128 } });
+        return Some(single(address));
     }
     let v4 = text.parse::<Prefix<Ipv4Addr>>().ok().map(|Prefix(address, length)| (address.into(), length));
     let v6 = || text.parse::<Prefix<Ipv6Addr>>().ok().map(|Prefix(address, length)| (address.into(), length));

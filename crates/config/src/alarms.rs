@@ -1,6 +1,7 @@
 //! `[alarms]`: where alarms are sent.
 
 use crate::problems::Problems;
+use crate::receiver::{Receiver, receiver};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -8,16 +9,11 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Alarms {
     /// URL; empty = none.
     webhook: String,
+    /// PEM file; empty = those of this machine.
+    authorities: String,
 }
 
 /// Returns the receiver of alarms, if there is one.
-pub(super) fn webhook(alarms: &Alarms, problems: &mut Problems) -> Option<String> {
-    let url = &alarms.webhook;
-    let allowed = "an http:// URL without user and password is allowed, as in \"http://127.0.0.1:9099/alarms\"";
-    let host = url.strip_prefix("http://").map(|rest| rest.split('/').next().unwrap_or_default());
-    let plain = url.bytes().all(|octet| octet.is_ascii_graphic());
-    let good = url.is_empty()
-        || plain && host.is_some_and(|host| !host.is_empty() && !host.starts_with(':') && !host.contains('@'));
-    problems.check(good, "alarms.webhook", allowed);
-    (!url.is_empty()).then(|| url.clone())
+pub(super) fn webhook(alarms: &Alarms, problems: &mut Problems) -> Option<Receiver> {
+    receiver(("alarms.webhook", &alarms.webhook), &alarms.authorities, problems)
 }

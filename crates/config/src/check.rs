@@ -9,7 +9,7 @@ use crate::values::{DurationText, Prefix};
 use crate::worker_process::DATA_WORKER;
 use crate::{
     Config, SubscribersConfig, Written, access, alarms, cluster, home_network, keep, keys, log, n2, n4, network,
-    runtime, s1, shards, slices as user_plane, surfaces,
+    runtime, s1, shards, slices as user_plane, surfaces, traces,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -54,6 +54,7 @@ pub(super) fn config(file: &File) -> Result<Config, Vec<String>> {
         n4: n4::n4(file, &mut problems),
         api: surfaces::api(&file.api, &mut problems),
         webhook: alarms::webhook(&file.alarms, &mut problems),
+        traces: traces::traces(&file.traces, &mut problems),
         slices: runtime::slices(&file.slices(), &slices, &mut problems),
         pools: runtime::pools(&file.pools, &file.steering, (slices.len(), state.location), &mut problems),
         shards: file.pools.shards,

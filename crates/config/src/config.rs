@@ -2,6 +2,7 @@
 
 use crate::keep::Keep;
 use crate::log::LogConfig;
+use crate::receiver::Receiver;
 use crate::subscribers::HnKey;
 use crate::written::Written;
 use std::fmt;
@@ -21,8 +22,10 @@ pub struct Config {
     pub n2: N2Config,
     pub n4: N4Config,
     pub api: ApiConfig,
-    /// URL to which alarms are sent.
-    pub(crate) webhook: Option<String>,
+    /// Server to which alarms are sent.
+    pub(crate) webhook: Option<Receiver>,
+    /// Collector of traces, and the sampled part of them.
+    pub(crate) traces: Option<(Receiver, f64)>,
     /// In the order of `core.slices`.
     pub slices: Vec<SliceRuntime>,
     pub pools: PoolsConfig,

@@ -12,6 +12,7 @@ use crate::s1::S1;
 use crate::state::State;
 use crate::subscribers::Subscribers;
 pub(super) use crate::surfaces::{Api, Cluster, Sbi, Tls};
+use crate::traces::Traces;
 use crate::values::{CountOrAuto, DurationText, LocalAddress, Prefix};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -52,6 +53,7 @@ pub(crate) struct File {
     pub(super) subscribers: Subscribers,
     pub(super) api: Api,
     pub(super) alarms: Alarms,
+    pub(super) traces: Traces,
     pub(super) log: Log,
 }
 

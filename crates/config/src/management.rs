@@ -1,9 +1,10 @@
 //! What the API of a process manages.
 
 use crate::Config;
+use crate::receiver::Receiver;
 use std::path::PathBuf;
 use std::sync::Arc;
-use vireo_api::{AlarmsConfig, Management, OpenDatabase};
+use vireo_api::{AlarmsConfig, Management, OpenDatabase, WebhookConfig};
 use vireo_subscribers::{Store, key_source};
 
 /// Location of a subscriber database that ends with its process.
@@ -31,6 +32,8 @@ impl Config {
         let sbi = self.sbi.tls.as_ref().map(|tls| ("sbi.tls.certificate", &tls.certificate));
         let certificates = [api, cluster, sbi].into_iter().flatten();
         let certificates = certificates.map(|(key, path)| (key.to_owned(), path.clone())).collect();
-        AlarmsConfig { webhook: self.webhook.clone(), certificates }
+        let webhook = self.webhook.clone();
+        let webhook = webhook.map(|Receiver { url, authorities }| WebhookConfig { url, authorities });
+        AlarmsConfig { webhook, certificates }
     }
 }

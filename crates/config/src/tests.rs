@@ -1,7 +1,7 @@
 use crate::config::Config;
 use crate::file::File;
 use crate::load::{environment, parse};
-use crate::{ConfigError, LogConfig, check};
+use crate::{ConfigError, check};
 use figment::providers::Env;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -84,7 +84,6 @@ fn empty_file_is_complete_configuration() {
     let upf = config.upf.expect("the embedded UPF is on");
     assert_eq!((config.core.upfs[0].n4, config.core.upfs.len()), (upf.n4, 1));
     assert_eq!(upf.pools[0].ipv4, config.core.dnns[0].ipv4_pool);
-    assert_eq!(config.log, LogConfig { level: "info".into(), reveal_supi: false, limit: true });
 }
 
 #[test]
@@ -383,7 +382,6 @@ fn wrong_value_error_names_key_and_allowed() {
             "subscribers.home-network-key.0: private: write 64 hex",
         ),
         ("api.listen = '9090'", "api.listen: \"9090\" is no address with a port"),
-        ("log.level = 'loud=x=y'", "log.level: \"loud=x=y\" is not allowed"),
         ("core.plmns = [", "the file: TOML parse error at line 1, column 15: "),
     ] {
         assert!(problem(text).contains(expected), "{text}\n{}\n{expected}", problem(text));

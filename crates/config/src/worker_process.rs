@@ -1,6 +1,6 @@
 //! Worker processes: hidden commands that run them, and log settings that their parent passes.
 
-use crate::LogConfig;
+use crate::{LogConfig, LogFormat};
 use vireo_ops::supervisor::Program;
 use vireo_upf::UpfConfig;
 
@@ -18,6 +18,9 @@ const WORKER_LOG: &str = "VIREO_WORKER_LOG";
 const WORKER_REVEALS: &str = "VIREO_WORKER_REVEALS";
 /// Environment variable of a worker process: log lines above the rate limit.
 const WORKER_LOGS_ALL: &str = "VIREO_WORKER_LOGS_ALL";
+
+/// Environment variable of a worker process: write log lines as JSON.
+const WORKER_LOGS_JSON: &str = "VIREO_WORKER_LOGS_JSON";
 
 /// Returns the program that starts worker processes, with the log settings of this process.
 pub fn program(log: &LogConfig) -> Program {
@@ -44,14 +47,24 @@ fn pass_log(program: &mut Program, log: &LogConfig) {
     if log.reveal_supi {
         program.env.push((WORKER_REVEALS.into(), "1".into()));
     }
+    if log.format == LogFormat::Json {
+        program.env.push((WORKER_LOGS_JSON.into(), "1".into()));
+    }
     if !log.limit {
         program.env.push((WORKER_LOGS_ALL.into(), "1".into()));
     }
 }
 
-/// Returns the log settings that the parent of this worker process passed.
+/// Returns the log settings that the parent of this worker process passed. The worker writes to its
+/// inherited standard error: with a log file, that is the parent's pipe to it.
 pub fn log_of_parent() -> LogConfig {
     let level = std::env::var(WORKER_LOG).unwrap_or_else(|_| "info".into());
     let is_set = |name| std::env::var_os(name).is_some();
-    LogConfig { level, reveal_supi: is_set(WORKER_REVEALS), limit: !is_set(WORKER_LOGS_ALL) }
+    LogConfig {
+        level,
+        format: if is_set(WORKER_LOGS_JSON) { LogFormat::Json } else { LogFormat::Text },
+        file: None,
+        reveal_supi: is_set(WORKER_REVEALS),
+        limit: !is_set(WORKER_LOGS_ALL),
+    }
 }

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use vireo_cluster::{ClusterConfig, Rebalance, resolve};
+use vireo_cluster::{ClusterConfig, Rebalance, member_status, note_dead_hosts, resolve};
 use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::{
@@ -75,6 +75,8 @@ pub struct ControllerView {
     pub machines: BTreeMap<HostId, MachineLabel>,
     /// True if all buckets are where they belong, with all their copies.
     pub is_settled: bool,
+    /// Hosts that left the map while they owned buckets, the last one at the end.
+    pub dead_hosts: Vec<u16>,
 }
 
 /// Handle of a running controller.
@@ -295,7 +297,11 @@ impl ControllerSetup {
         // Never poisoned: the code under the lock does not panic.
         if let Ok(mut view) = self.view.lock() {
             let (map, machines) = (map.cloned().map(Box::new), machines.into_iter().collect());
-            *view = ControllerView { map, machines, is_settled: false };
+            let mut dead_hosts = std::mem::take(&mut view.dead_hosts);
+            if let (Some(before), Some(now)) = (&view.map, &map) {
+                note_dead_hosts(&mut dead_hosts, &member_status(before, &BTreeMap::new()).0, now);
+            }
+            *view = ControllerView { map, machines, is_settled: false, dead_hosts };
         }
         if map.is_none() {
             self.metrics.rebalancing.set_weights([]);

@@ -10,7 +10,7 @@ mod shards;
 pub(crate) use cluster::ClusterReadiness;
 
 use crate::fabric::NodeRole;
-use crate::files::{self, CONFIG, RECORDS, UPF_CONFIG};
+use crate::files::{self, CONFIG, RECORDS, UPF_CONFIG, fetch_status};
 use crate::limit::CpuLimit;
 use crate::members::{ClusterProcess, HostFault};
 use crate::options::{CoreOptions, CpuShare};
@@ -365,7 +365,7 @@ impl Core {
 
     /// Returns the status with up to `limit` entries per list.
     fn overview_with(&self, limit: usize) -> Result<Status, Failure> {
-        Ok(serde_json::from_str(&self.api()?.fetch(&format!("/status?limit={limit}"))?)?)
+        fetch_status(&self.api()?, &format!("/status?limit={limit}"))
     }
 
     /// Returns the metrics, where the series of shards lack their label.
@@ -377,7 +377,7 @@ impl Core {
     /// Returns up to [`UES`] UEs from `offset` on, and the total count.
     pub fn ues(&self, offset: usize) -> Result<Status, Failure> {
         let page = format!("/status?offset={offset}&limit={UES}&reveal_supi=true");
-        Ok(serde_json::from_str(&self.api()?.fetch(&page)?)?)
+        fetch_status(&self.api()?, &page)
     }
 
     /// Migrates a user to a slice. Returns true if its worker changed, or `None` if no user has the

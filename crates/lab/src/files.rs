@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::path::Path;
-use vireo_client::Api;
+use vireo_client::{Answer, Api};
 use vireo_config::Failure;
+use vireo_ops::api::Status;
 
 /// Configuration file in the lab's own `/tmp`.
 pub const CONFIG: &str = "/tmp/vireo.toml";
@@ -20,6 +21,21 @@ pub(crate) const API_TOKEN: &str = "/tmp/vireo-api.token";
 /// Returns the API of a lab process.
 pub fn api(url: &str) -> Result<Api, Failure> {
     Api::at(url, Path::new(API_TOKEN))
+}
+
+/// Requests of a status before a busy core counts as a failed one.
+const STATUS_TRIES: usize = 5;
+
+/// Returns a status. A core under load may not answer its API in time.
+pub(crate) fn fetch_status(api: &Api, path: &str) -> Result<Status, Failure> {
+    for _ in 1..STATUS_TRIES {
+        match api.request("GET", path)? {
+            Answer { status: 200, body, .. } => return Ok(serde_json::from_str(&body)?),
+            Answer { status: 503, .. } => {}
+            _ => break,
+        }
+    }
+    Ok(serde_json::from_str(&api.fetch(path)?)?)
 }
 
 /// Creates a file for writing and reading.

@@ -4,7 +4,7 @@ use crate::Lab;
 use crate::etcd;
 use crate::fabric::FABRIC_PORT;
 use crate::fabric::{NetworkPort, NodeRole, n2};
-use crate::files::{CONFIG, api};
+use crate::files::{CONFIG, api, fetch_status};
 use crate::limit::CpuLimit;
 use crate::options::CoreOptions;
 use crate::process::LAST_WORDS;
@@ -184,7 +184,7 @@ impl ClusterProcess {
         let mut all = Vec::new();
         loop {
             let page = format!("/status?offset={}&limit={UES}&reveal_supi=true", all.len());
-            let status: Status = serde_json::from_str(&api(&self.api)?.fetch(&page)?)?;
+            let status = fetch_status(&api(&self.api)?, &page)?;
             all.extend(status.ues.iter().map(|ue| ue.supi.clone()));
             if status.ues.len() < UES {
                 return Ok(all);
@@ -199,7 +199,7 @@ impl ClusterProcess {
 
     /// Returns the status with up to `limit` entries per list.
     pub(crate) fn status_with(&self, limit: usize) -> Result<Status, Failure> {
-        Ok(serde_json::from_str(&api(&self.api)?.fetch(&format!("/status?limit={limit}"))?)?)
+        fetch_status(&api(&self.api)?, &format!("/status?limit={limit}"))
     }
 
     /// Returns the CPU time of the process and its children.

@@ -2,6 +2,7 @@
 //!
 //! - [`Output`]: a bounded queue in front of standard error, with a writer thread. If standard
 //!   error is full, closed or slow, log lines are dropped and counted. There is no other effect.
+//! - [`LogFile`]: a file with rotation in place of standard error, for a process and its workers.
 //! - [`RateLimit`]: a layer of `tracing` that limits the lines of one kind and peer per period. It
 //!   reports how many it has suppressed. Call sites need only a field `peer` (or another of
 //!   [`PEER_FIELDS`]).
@@ -15,11 +16,13 @@
 
 pub mod counts;
 mod escape;
+mod file;
 mod limiter;
 mod output;
 mod rate_limit;
 
 pub use escape::Escaped;
+pub use file::{FileLimits, LogFile};
 pub use limiter::{Limits, Suppressed};
-pub use output::Output;
+pub use output::{Output, Report, Value};
 pub use rate_limit::{PEER_FIELDS, RateLimit};

@@ -3,7 +3,6 @@
 use crate::counts::{self, Counts};
 use crate::limiter::Suppressed;
 use rustix::event::{PollFd, PollFlags, poll};
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -12,8 +11,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 /// Maximum number of queued lines.
 const LINES: usize = 4096;
@@ -23,6 +20,21 @@ const OCTETS: usize = 4 << 20;
 const LINE: usize = 16 << 10;
 /// Interval at which the thread checks for suppressed and dropped lines to report.
 const TICK: Duration = Duration::from_millis(250);
+
+/// A line that originates in the queue itself.
+#[derive(Debug)]
+pub struct Report {
+    pub level: Level,
+    pub message: &'static str,
+    pub fields: Vec<(&'static str, Value)>,
+}
+
+/// Value of a field of a [`Report`].
+#[derive(Debug)]
+pub enum Value {
+    Text(String),
+    Number(u64),
+}
 
 /// The queue of log lines. Clones share the queue.
 ///
@@ -50,19 +62,24 @@ struct Shared {
 impl Output {
     /// Starts the thread that writes to `file`.
     ///
-    /// `suppressed` returns the suppressed lines to report; its argument is true at the end of the
-    /// process.
+    /// `format` returns the line of a report, with its end. `suppressed` returns the suppressed
+    /// lines to report; its argument is true at the end of the process.
     ///
     /// # Errors
     ///
     /// Returns an error if the thread cannot be started.
-    pub fn start(file: File, suppressed: impl FnMut(bool) -> Vec<Suppressed> + Send + 'static) -> io::Result<Self> {
+    pub fn start(
+        file: File,
+        format: impl Fn(&Report) -> String + Send + 'static,
+        suppressed: impl FnMut(bool) -> Vec<Suppressed> + Send + 'static,
+    ) -> io::Result<Self> {
         let (queue, lines) = sync_channel(LINES);
         let shared = Arc::new(Shared::default());
         let thread = Thread {
             file,
             lines,
             shared: shared.clone(),
+            format: Box::new(format),
             suppressed: Box::new(suppressed),
             dropped: counts::this_process().dropped,
             reported: Counts::default(),
@@ -156,6 +173,7 @@ struct Thread {
     file: File,
     lines: Receiver<Box<[u8]>>,
     shared: Arc<Shared>,
+    format: Box<dyn Fn(&Report) -> String + Send>,
     suppressed: Box<dyn FnMut(bool) -> Vec<Suppressed> + Send>,
     /// Dropped lines that are already reported.
     dropped: u64,
@@ -199,27 +217,27 @@ impl Thread {
     /// Reports suppressed and dropped lines, bypassing the queue and the filters.
     fn report_losses(&mut self, finish: bool) {
         for Suppressed { level, text, count, peers, peer } in (self.suppressed)(finish) {
-            let mut fields = format!("line={text:?} count={count}");
+            let mut fields = vec![("line", Value::Text(text)), ("count", Value::Number(count))];
             if peers > 0 {
                 // a peer name has at most the length of a `Short`
-                let _ = write!(fields, " peers={peers} peer={peer:?}");
+                fields.extend([("peers", Value::Number(peers as u64)), ("peer", Value::Text(peer))]);
             }
-            self.report(level, "log lines suppressed", &fields);
+            self.report(&Report { level, message: "log lines suppressed", fields });
         }
         let dropped = counts::this_process().dropped;
         let count = dropped - self.dropped;
-        if count > 0 && self.report(Level::WARN, "log lines dropped", &format!("count={count} reason=\"output\"")) {
-            self.dropped = dropped;
+        if count > 0 {
+            let fields = vec![("count", Value::Number(count)), ("reason", Value::Text("output".into()))];
+            if self.report(&Report { level: Level::WARN, message: "log lines dropped", fields }) {
+                self.dropped = dropped;
+            }
         }
         counts::report(&mut self.reported);
     }
 
     /// Writes a line that originates in this thread. Returns true if it was written.
-    fn report(&mut self, level: Level, message: &str, fields: &str) -> bool {
-        let mut line = String::new();
-        // writing to a string cannot fail
-        let _ = SystemTime.format_time(&mut Writer::new(&mut line));
-        let _ = writeln!(line, " {level:>5} {}: {message} {fields}", env!("CARGO_CRATE_NAME"));
+    fn report(&mut self, report: &Report) -> bool {
+        let line = (self.format)(report);
         self.write(line.as_bytes())
     }
 
@@ -277,6 +295,14 @@ mod tests {
         (from.into(), to.into())
     }
 
+    fn format(Report { level, message, fields }: &Report) -> String {
+        let fields = fields.iter().map(|(name, value)| match value {
+            Value::Text(text) => format!(" {name}={text:?}"),
+            Value::Number(number) => format!(" {name}={number}"),
+        });
+        format!("{level} {message}{}\n", fields.collect::<String>())
+    }
+
     const SOON: Duration = Duration::from_secs(20);
     const SOMETIME: Duration = Duration::from_millis(20);
 
@@ -284,7 +310,7 @@ mod tests {
     fn full_pipe_drops_lines_and_reports_them() {
         let _guard = exclusive();
         let (from, to) = pipe();
-        let output = Output::start(to, |_| Vec::new()).expect("a thread");
+        let output = Output::start(to, format, |_| Vec::new()).expect("a thread");
         let before = counts::this_process().dropped;
         // Ten times the capacity of the pipe and the queue. Without a reader, a blocking write
         // would never return.
@@ -297,7 +323,7 @@ mod tests {
         let report = BufReader::new(from).lines().find_map(|line| {
             let line = line.expect("text");
             written += u64::from(line.starts_with("line "));
-            Some(line.split_once(" WARN vireo_logging: log lines dropped count=")?.1.to_owned())
+            Some(line.split_once("WARN log lines dropped count=")?.1.to_owned())
         });
         let report = report.expect("a report");
         assert_eq!(report, format!("{dropped} reason=\"output\""));
@@ -309,7 +335,7 @@ mod tests {
         let _guard = exclusive();
         let (from, to) = pipe();
         drop(from);
-        let output = Output::start(to, |_| Vec::new()).expect("a thread");
+        let output = Output::start(to, format, |_| Vec::new()).expect("a thread");
         let before = counts::this_process().dropped;
         (0..100).for_each(|_| output.line(b"nobody reads this\n"));
         assert!(output.flush(SOON) && output.finish(SOON));
@@ -320,7 +346,7 @@ mod tests {
     fn full_device_drops_lines() {
         let _guard = exclusive();
         let full = File::options().write(true).open("/dev/full").expect("the device");
-        let output = Output::start(full, |_| Vec::new()).expect("a thread");
+        let output = Output::start(full, format, |_| Vec::new()).expect("a thread");
         let before = counts::this_process().dropped;
         output.line(b"there is no space left\n");
         assert!(output.flush(SOON));
@@ -332,7 +358,7 @@ mod tests {
         let _guard = exclusive();
         let (from, to) = pipe();
         rustix::fs::fcntl_setfl(&to, rustix::fs::OFlags::NONBLOCK).expect("non-blocking");
-        let output = Output::start(to, |_| Vec::new()).expect("a thread");
+        let output = Output::start(to, format, |_| Vec::new()).expect("a thread");
         // More than a pipe holds, less than the queue holds.
         let reader = std::thread::spawn(move || BufReader::new(from).lines().take(3000).map_while(Result::ok).count());
         (0..3000).for_each(|n| output.line(format!("{n:060}\n").as_bytes()));
@@ -350,14 +376,14 @@ mod tests {
             peers: 2,
             peer: "192.0.2.1".into(),
         };
-        let output = Output::start(to, move |all| all.then(|| of(all)).into_iter().collect()).expect("a thread");
+        let output =
+            Output::start(to, format, move |all| all.then(|| of(all)).into_iter().collect()).expect("a thread");
         output.line(&[&[b'x'; 2 * LINE][..], b"\n"].concat());
         assert!(output.finish(SOON));
         let mut lines = BufReader::new(from).lines().map_while(Result::ok);
         assert_eq!(lines.next().map(|line| line.len()), Some(LINE - 1), "a long line is cut");
         let line = lines.next().expect("a line");
-        let report =
-            " INFO vireo_logging: log lines suppressed line=\"node: true\" count=49995 peers=2 peer=\"192.0.2.1\"";
+        let report = "INFO log lines suppressed line=\"node: true\" count=49995 peers=2 peer=\"192.0.2.1\"";
         assert!(line.ends_with(report), "{line}");
     }
 }

@@ -404,17 +404,18 @@ struct ControllerSource {
 }
 
 impl StatusSource for ControllerSource {
-    fn status(&self, _: &StatusFilter) -> Status {
+    fn status(&self, _: &StatusFilter) -> Option<Status> {
         // Never poisoned: the code under the lock does not panic.
         let view = self.view.lock().map_or_else(|_| controller::ControllerView::default(), |view| view.clone());
         let members = view.map.map(|map| member_status(&map, &view.machines));
         let (hosts, balancers) = members.unwrap_or_default();
         let (version, uptime_s) = (env!("CARGO_PKG_VERSION").into(), self.started.elapsed().as_secs());
-        Status { version, uptime_s, hosts, balancers, ..Status::default() }
+        let dead_hosts = view.dead_hosts;
+        Some(Status { version, uptime_s, hosts, dead_hosts, balancers, ..Status::default() })
     }
 
-    fn deregister(&self, _: Supi, _: bool) -> bool {
-        false
+    fn deregister(&self, _: Supi, _: bool) -> Option<bool> {
+        Some(false)
     }
 
     fn drain(&self, host: u16) -> Result<(), DrainError> {
@@ -433,7 +434,7 @@ struct BalancerSource {
 }
 
 impl StatusSource for BalancerSource {
-    fn status(&self, _: &StatusFilter) -> Status {
+    fn status(&self, _: &StatusFilter) -> Option<Status> {
         let mut status = Status {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: self.started.elapsed().as_secs(),
@@ -441,6 +442,7 @@ impl StatusSource for BalancerSource {
         };
         if let Ok(view) = self.view.lock() {
             (status.hosts, status.balancers) = (view.hosts.clone(), view.balancers.clone());
+            status.dead_hosts.clone_from(&view.dead_hosts);
             let entry = |(upf, up): &(SocketAddr, bool)| api::UpfStatus {
                 node: upf.to_string(),
                 associated: *up,
@@ -456,11 +458,11 @@ impl StatusSource for BalancerSource {
             let node = upf.n4().to_string();
             status.upfs.iter_mut().filter(|entry| entry.node == node).for_each(|entry| upf.fill_status(entry));
         }
-        status
+        Some(status)
     }
 
-    fn deregister(&self, _: Supi, _: bool) -> bool {
-        false
+    fn deregister(&self, _: Supi, _: bool) -> Option<bool> {
+        Some(false)
     }
 
     fn drain(&self, host: u16) -> Result<(), DrainError> {

@@ -345,10 +345,10 @@ impl ControlStatus {
 }
 
 impl StatusSource for ControlStatus {
-    fn status(&self, filter: &StatusFilter) -> Status {
+    fn status(&self, filter: &StatusFilter) -> Option<Status> {
         let (reply, answer) = bounded(1);
-        let asked = self.inputs.send_timeout(Input::Status { filter: filter.clone(), reply }, STATUS_WAIT);
-        let mut status: Status = asked.ok().and_then(|()| answer.recv_timeout(STATUS_WAIT).ok()).unwrap_or_default();
+        self.inputs.send_timeout(Input::Status { filter: filter.clone(), reply }, STATUS_WAIT).ok()?;
+        let mut status: Status = answer.recv_timeout(STATUS_WAIT).ok()?;
         status.copies = self.copies.as_ref().map_or(0, ReplicatorStatus::copies);
         for worker in &mut status.workers {
             // A worker that has exited meanwhile has no CPU time.
@@ -358,7 +358,7 @@ impl StatusSource for ControlStatus {
             let node = upf.n4().to_string();
             status.upfs.iter_mut().filter(|entry| entry.node == node).for_each(|entry| upf.fill_status(entry));
         }
-        status
+        Some(status)
     }
 
     fn ues(&self, query: &UeQuery) -> Option<UePage> {
@@ -392,8 +392,8 @@ impl StatusSource for ControlStatus {
         self.gauge.count(&self.metrics);
     }
 
-    fn deregister(&self, supi: Supi, again: bool) -> bool {
-        self.order(|reply| Input::Deregister { supi, reregister: again, reply }).unwrap_or(false)
+    fn deregister(&self, supi: Supi, again: bool) -> Option<bool> {
+        self.order(|reply| Input::Deregister { supi, reregister: again, reply })
     }
 
     fn relocate(&self, supi: Supi, to: &str) -> Result<(), RelocateError> {

@@ -604,6 +604,7 @@ impl Metrics {
             text.push_str(&process);
         }
         text.push_str(&log::text());
+        text.push_str(&crate::traces::metrics());
         self.rebalancing.render(&mut text);
         text.push_str(
             "# HELP vireo_database_operation_seconds_total Time of these operations, from request to completion.\n",

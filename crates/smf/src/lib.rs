@@ -148,7 +148,7 @@ impl SmfStatus {
 }
 
 impl StatusSource for SmfStatus {
-    fn status(&self, _: &StatusFilter) -> Status {
+    fn status(&self, _: &StatusFilter) -> Option<Status> {
         let upfs = self.upfs.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = |(name, node, associated): &(String, SocketAddr, bool)| UpfStatus {
             name: name.clone(),
@@ -156,18 +156,18 @@ impl StatusSource for SmfStatus {
             associated: *associated,
             ..UpfStatus::default()
         };
-        Status {
+        Some(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: self.started.elapsed().as_secs(),
             counts: Counts { sessions: self.sessions.load(Ordering::Relaxed), ..Counts::default() },
             upfs: upfs.iter().map(entry).collect(),
             ..Status::default()
-        }
+        })
     }
 
     /// Returns false: an SMF has no UEs to deregister.
-    fn deregister(&self, _: Supi, _: bool) -> bool {
-        false
+    fn deregister(&self, _: Supi, _: bool) -> Option<bool> {
+        Some(false)
     }
 }
 

@@ -50,10 +50,12 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
         leave_sessions_to_smf(&mut config);
     }
     logging::start(&config.log)?;
+    config.start_traces("balancer")?;
     let mut reloader = Reloader::new(args.common.config.as_deref(), &config, Function::Balancer);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
     let metrics = Arc::new(Metrics::new());
+    config.protect_named_servers();
     log_of_data_workers(config.upf.as_mut(), &config.log);
     let upf = config.upf.take().map(vireo_upf::start).transpose()?.map(Arc::new);
     if let Some(upf) = &upf {
@@ -78,6 +80,7 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
         let reload = reload::reloadable(&config);
         slices.reload(&reload);
         node.reload(&reload);
+        config.protect_named_servers();
         if let (Some(upf), Some(config)) = (&upf, config.upf.take()) {
             upf.reload(config);
         }
@@ -142,6 +145,7 @@ pub(crate) fn host(args: &Args) -> Result<(), Failure> {
 pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiConfig>) -> Result<(), Failure> {
     config.check_no_shards()?;
     logging::start(&config.log)?;
+    config.start_traces("host")?;
     let mut reloader = Reloader::new(path, &config, Function::Host);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;

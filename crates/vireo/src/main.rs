@@ -35,12 +35,16 @@ mod upf;
 use clap::Parser;
 use commit::COMMIT;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Allocator of every `vireo` process. Each procedure allocates and frees hundreds of small values;
 /// session values stay, in millions. Transparent huge pages (`thp:always`) are off: in alternating
 /// runs on one machine they made steps one fifth slower, and session set-up no faster.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Time limit for sending the last spans at the end of the process.
+const LAST_SPANS: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
@@ -80,6 +84,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     };
+    vireo_ops::traces::finish(LAST_SPANS);
     logging::finish();
     code
 }

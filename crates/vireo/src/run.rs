@@ -68,6 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     logging::start(&config.log)?;
+    config.start_traces("core")?;
     if config.shards > 1 {
         return shards::run(args.config.as_deref(), config, source);
     }

@@ -54,6 +54,7 @@ pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
         return run_host(args.common.config.as_deref(), config, Some(sbi));
     }
     logging::start(&config.log)?;
+    config.start_traces("amf")?;
     let mut reloader = Reloader::new(args.common.config.as_deref(), &config, Function::Amf);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;

@@ -83,8 +83,11 @@ pub(crate) fn shard() -> Result<(), Failure> {
 
 fn serve(member: &mut ShardMember, kept: &privileges::RetainedPrivileges) -> Result<(), Failure> {
     let mut config = parse(member.config())?;
+    // Standard error is the pipe of the parent to the file.
+    config.log.file = None;
     logging::start(&config.log)?;
     logging::report_to_parent()?;
+    config.start_traces("shard")?;
     ignore_hangup()?;
     kept.log();
     (config.api.listen, config.api.socket) = (None, ApiSocket::Off);

@@ -220,11 +220,11 @@ mod tests {
     struct Core;
 
     impl StatusSource for Core {
-        fn deregister(&self, _: vireo_types::Supi, _: bool) -> bool {
-            false
+        fn deregister(&self, _: vireo_types::Supi, _: bool) -> Option<bool> {
+            Some(false)
         }
 
-        fn status(&self, filter: &StatusFilter) -> Status {
+        fn status(&self, filter: &StatusFilter) -> Option<Status> {
             let session = |psi, ipv4: &str| SessionStatus {
                 psi,
                 dnn: "internet".into(),
@@ -258,7 +258,7 @@ mod tests {
                 sessions: vec![session(1, "10.45.0.2"), session(2, "10.45.0.3")],
                 ..UeStatus::default()
             };
-            Status {
+            Some(Status {
                 version: "0.2.0".into(),
                 uptime_s: 61,
                 counts: Counts { gnbs: 1, ues: 3, registered: 1, connected: 1, sessions: 2 },
@@ -271,7 +271,7 @@ mod tests {
                 }],
                 workers: vec![WorkerStatus { number: 1, pid: 4711, cpu_us: 0, nfs: vec![nf(3, "phones"), nf(4, "")] }],
                 ..Status::default()
-            }
+            })
         }
     }
 

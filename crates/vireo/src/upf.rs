@@ -26,6 +26,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut config = Config::load(args.config.as_deref())?;
     logging::start(&config.log)?;
+    config.start_traces("upf")?;
+    config.protect_named_servers();
     let mut reloader = Reloader::new(args.config.as_deref(), &config, Function::Upf);
     let Some(mut upf) = config.upf.take() else {
         return Err(Failure("upf.enabled is false in the configuration: `vireo upf` needs it to be true".into()));
@@ -46,7 +48,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let api = api::Server::start(&config.api, source, metrics)?;
     tracing::info!(n4 = %upf.n4(), api = ?api.as_ref().and_then(api::Server::address), "the UPF is up");
     let reload = || {
-        let Some(config) = reloader.read().and_then(|config| config.upf) else { return false };
+        let Some(mut config) = reloader.read() else { return false };
+        config.protect_named_servers();
+        let Some(config) = config.upf else { return false };
         upf.reload(config);
         true
     };

@@ -43,15 +43,21 @@ fn vireo(directory: &Path) -> Command {
 
 impl Core {
     fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Core::start_in(tempfile::tempdir().unwrap(), "")
+    }
+
+    /// Starts a core whose `[api]` has further lines.
+    fn start_in(directory: tempfile::TempDir, lines: &str) -> Self {
         let api = free_address();
         let file = configure(directory.path(), api);
+        fs::write(&file, fs::read_to_string(&file).unwrap() + lines).unwrap();
         let log = fs::File::create(directory.path().join("log")).unwrap();
         let mut command = vireo(directory.path());
         command.args(["run", "--config"]).arg(file).stdout(log.try_clone().unwrap()).stderr(log);
         let mut core = Core { process: command.spawn().unwrap(), directory, api };
         let deadline = Instant::now() + Duration::from_secs(30);
-        while TcpStream::connect(core.api).is_err() {
+        // The socket listens before the token exists.
+        while TcpStream::connect(core.api).is_err() || !core.token().exists() {
             assert_eq!(core.process.try_wait().unwrap(), None, "the core has ended:\n{}", core.log());
             assert!(Instant::now() < deadline, "the core is not up:\n{}", core.log());
             std::thread::sleep(Duration::from_millis(20));
@@ -142,6 +148,37 @@ fn only_token_and_socket_change_anything() {
     assert!(drain(&url, &[("XDG_STATE_HOME", &state)]).contains(let_through), "the file of this user");
     let status = core.command(&["status", "--reveal-supi", "--api", &url], &[("VIREO_API_TOKEN_FILE", &core.token())]);
     assert!(status.status.success(), "{status:?}");
+}
+
+#[test]
+fn command_line_uses_api_with_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = vireo_pki::Authority::new().unwrap();
+    let signed = authority.sign("api", &["127.0.0.1", "localhost"], 1).unwrap();
+    let [certificate, key, authorities, other] =
+        ["api.pem", "api.key", "ca.pem", "other.pem"].map(|name| directory.path().join(name));
+    fs::write(&certificate, signed.certificate).unwrap();
+    fs::write(&key, signed.key).unwrap();
+    fs::write(&authorities, authority.certificate()).unwrap();
+    fs::write(&other, vireo_pki::Authority::new().unwrap().certificate()).unwrap();
+    let core = Core::start_in(directory, &format!("tls-certificate = {certificate:?}\ntls-key = {key:?}\n"));
+    let url = format!("https://{}", core.api);
+    let status = |authorities: &Path, variables: &[(&str, &Path)]| {
+        core.command(
+            &["status", "--reveal-supi", "--api", &url, "--authorities", authorities.to_str().unwrap()],
+            variables,
+        )
+    };
+    let token = core.token();
+    let answered = status(&authorities, &[("VIREO_API_TOKEN_FILE", &token)]);
+    assert!(answered.status.success() && answered.stdout.starts_with(b"vireo "), "{answered:?}");
+    let by_name = format!("https://localhost:{}", core.api.port());
+    let variables: [(&str, &Path); 2] = [("VIREO_API_TOKEN_FILE", &token), ("VIREO_API_AUTHORITIES", &authorities)];
+    let answered = core.command(&["status", "--api", &by_name], &variables);
+    assert!(answered.status.success(), "{answered:?}");
+    let refused = status(&other, &[("VIREO_API_TOKEN_FILE", &token)]);
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && error.contains("invalid peer certificate"), "{error}");
 }
 
 #[test]

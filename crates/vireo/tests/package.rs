@@ -269,6 +269,8 @@ fn package_serves_and_leaves_no_file() {
     world.emulate();
     stop(core);
 
+    assert_has_licences(&world.root);
+
     // Removal keeps configuration and state, a purge does not.
     world.run(&["dpkg", "--remove", "vireo"]);
     assert!(!world.has("usr/bin/vireo") && !world.has("usr/lib/systemd/system/vireo.service"));
@@ -313,4 +315,13 @@ fn image_has_program_and_its_libraries() {
     let expected = ["/usr/bin/vireo", "run", "--config", "/etc/vireo/vireo.toml"];
     assert_eq!(runtime["process"]["args"], serde_json::json!(expected));
     assert_eq!(runtime["process"]["user"]["uid"], 999);
+    assert_has_licences(&root);
+}
+
+/// Checks that the licence texts of crates are there.
+fn assert_has_licences(root: &Path) {
+    let text = fs::read_to_string(root.join("usr/share/doc/vireo/licences.txt")).unwrap();
+    for expected in ["\n  tokio 1.", "\n  ring 0.17", "Apache License", "Permission is hereby granted"] {
+        assert!(text.contains(expected), "{expected}");
+    }
 }

@@ -12,6 +12,7 @@ pub(super) use effect_route::EffectRoute;
 use super::cluster::Owner;
 use super::limits::BATCH;
 use super::state::Host;
+use super::step_metrics::StepMetrics;
 use crate::smf_link::RequestExtras;
 use crate::worker::context_database::DatabaseRef;
 use crate::worker::event_message::{self, EventMessage};
@@ -323,6 +324,7 @@ impl Host {
                 Effect::Forget => {}
             }
         }
+        StepMetrics::trace(&notes, (ltmsi, key), at);
         if input != 0 {
             self.egress.send(HostNotice::Done { number: input });
         }

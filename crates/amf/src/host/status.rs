@@ -63,6 +63,7 @@ impl Host {
             latencies,
             overload: self.overload_status(),
             hosts: Vec::new(),
+            dead_hosts: Vec::new(),
             balancers: Vec::new(),
             copies: 0,
             shards: Vec::new(),

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::smf::DOWNLINK_FAULT;
 use vireo_core::step::{Kind, Note, RefusedRequest};
+use vireo_ops::clock::clock;
 use vireo_ops::config::SliceRuntime;
 use vireo_ops::metrics::{Failure, Fault, Metrics, Procedure};
-use vireo_types::{DeviceLimit, Instant, Supi};
+use vireo_ops::traces::{Outcome, tracer};
+use vireo_types::{DeviceLimit, Instant, Ltmsi, Supi};
 
 /// Totals over all contexts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,6 +100,24 @@ impl StepMetrics {
             }
             Note::Fault(word) => self.fault(word, now, whom),
         }
+    }
+
+    /// Records the procedures that a step has ended, and the step itself. Its effects have been
+    /// executed.
+    pub(super) fn trace(notes: &[Note], (ltmsi, key): (Ltmsi, u64), at: Instant) {
+        let Some(tracer) = tracer() else { return };
+        for note in notes {
+            let (kind, outcome) = match note {
+                Note::Succeeded(kind, since) => (*kind, Outcome::Succeeded(*since)),
+                Note::Failed(kind, cause) => (*kind, Outcome::Failed(*cause)),
+                Note::NotAuthenticated(kind) => (*kind, Outcome::Failed(0)),
+                _ => continue,
+            };
+            if let Some(procedure) = procedure(kind) {
+                tracer.procedure(ltmsi, procedure.label(), outcome, at);
+            }
+        }
+        tracer.step((ltmsi, key), at, clock());
     }
 
     /// Logs a refused device, once in a minute. Devices whose subscriber is not known count as one.

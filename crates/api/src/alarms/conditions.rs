@@ -17,30 +17,24 @@ const DAY_SECONDS: u64 = 86_400;
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     nodes: BTreeSet<String>,
-    /// Hosts with the buckets that they owned at the last look.
-    hosts: BTreeMap<u16, usize>,
-    /// Hosts that ended with buckets, or have a drain order.
+    /// Hosts that died, and those of them that are forgotten.
     dead: BTreeSet<u16>,
-    drained: BTreeSet<u16>,
+    forgotten: BTreeSet<u16>,
     /// Ended processes of each shard at the last look.
     ends: BTreeMap<u8, u64>,
 }
 
 impl Memory {
-    /// Marks a host as drained: its end is no alarm.
-    pub(crate) fn drain(&mut self, host: u16) {
-        if self.drained.len() < REMEMBERED {
-            self.drained.insert(host);
-        }
-    }
-
     /// Forgets a RAN node or host that does not come back.
     pub(crate) fn forget(&mut self, kind: Kind, object: &str) {
         match kind {
             Kind::RanNodeLost => {
                 self.nodes.remove(object);
             }
-            Kind::HostDead => self.dead.retain(|host| host_name(*host) != object),
+            Kind::HostDead => {
+                let forgotten = self.dead.extract_if(.., |host| host_name(*host) == object);
+                self.forgotten.extend(forgotten);
+            }
             _ => {}
         }
     }
@@ -65,12 +59,10 @@ impl Memory {
     /// Returns the conditions of hosts and shards.
     pub(crate) fn hosts(&mut self, status: &Status) -> Vec<Condition> {
         let mut conditions = Vec::new();
-        let present: BTreeMap<u16, usize> = status.hosts.iter().map(|host| (host.host, host.buckets)).collect();
-        for (host, buckets) in &self.hosts {
-            // A host that drains owns no bucket at its end. Without a map (another controller
-            // leads) nothing is known.
-            let is_absent = !present.is_empty() && !present.contains_key(host);
-            if is_absent && *buckets > 0 && !self.drained.contains(host) {
+        // The process that follows the cluster map tells a death from a drain: a look may miss the
+        // maps between.
+        for host in &status.dead_hosts {
+            if self.dead.len() + self.forgotten.len() < REMEMBERED && !self.forgotten.contains(host) {
                 self.dead.insert(*host);
             }
         }
@@ -81,11 +73,8 @@ impl Memory {
             detail: detail.to_owned(),
         };
         for host in &self.dead {
-            let level = if present.contains_key(host) { Level::Good } else { Level::Bad(Severity::Major) };
+            let level = Level::Bad(Severity::Major);
             conditions.push(condition(host_name(*host), level, "the host left the cluster map while it owned buckets"));
-        }
-        if !present.is_empty() {
-            self.hosts = present;
         }
         for shard in &status.shards {
             let before = self.ends.insert(shard.shard, shard.ends).unwrap_or(shard.ends);
@@ -183,29 +172,22 @@ pub(crate) fn disk(directory: &Path) -> Option<Condition> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_ops::api::{HostStatus, LatencyStatus, ShardStatus};
+    use vireo_ops::api::{LatencyStatus, ShardStatus};
 
     fn levels(conditions: Vec<Condition>) -> Vec<(String, Level)> {
         conditions.into_iter().map(|condition| (condition.object, condition.level)).collect()
     }
 
     #[test]
-    fn drained_host_is_no_dead_one() {
+    fn dead_host_is_bad_until_forgotten() {
         let mut memory = Memory::default();
-        let status = |hosts: &[(u16, usize)]| Status {
-            hosts: hosts
-                .iter()
-                .map(|(host, buckets)| HostStatus { host: *host, buckets: *buckets, ..Default::default() })
-                .collect(),
-            ..Status::default()
-        };
-        assert!(memory.hosts(&status(&[(1, 1000), (2, 1000), (3, 0), (4, 5)])).is_empty());
-        memory.drain(4);
+        let status = |dead: &[u16]| Status { dead_hosts: dead.to_vec(), ..Status::default() };
+        assert!(memory.hosts(&status(&[])).is_empty());
         let bad = Level::Bad(Severity::Major);
-        assert_eq!(levels(memory.hosts(&status(&[(1, 3000)]))), [("host 2".into(), bad)]);
-        assert_eq!(levels(memory.hosts(&Status::default())), [("host 2".into(), bad)], "no map: no news");
+        assert_eq!(levels(memory.hosts(&status(&[2]))), [("host 2".into(), bad)]);
+        assert_eq!(levels(memory.hosts(&status(&[]))), [("host 2".into(), bad)], "another process leads");
         memory.forget(Kind::HostDead, "host 2");
-        assert!(memory.hosts(&status(&[(1, 4096)])).is_empty());
+        assert_eq!(levels(memory.hosts(&status(&[2, 3]))), [("host 3".into(), bad)]);
     }
 
     #[test]

@@ -47,14 +47,17 @@ impl Core {
 }
 
 impl StatusSource for Core {
-    fn status(&self, filter: &StatusFilter) -> Status {
+    fn status(&self, filter: &StatusFilter) -> Option<Status> {
+        if *self.is_silent.lock().unwrap() {
+            return None;
+        }
         let mut ids = vec!["99970-1".to_owned()];
         ids.extend(self.further_nodes.lock().unwrap().iter().cloned());
         let node = |id: &String| GnbStatus { id: id.clone(), kind: "gNB".into(), ..GnbStatus::default() };
         let further = self.hosts.lock().unwrap().clone();
         let hosts = [7].into_iter().chain(further);
         let hosts = hosts.map(|host| HostStatus { host, buckets: 4096, ..HostStatus::default() }).collect();
-        Status {
+        Some(Status {
             counts: Counts {
                 gnbs: ids.len(),
                 ues: Core::UES,
@@ -72,7 +75,7 @@ impl StatusSource for Core {
                 ..Default::default()
             }],
             ..Status::default()
-        }
+        })
     }
 
     fn ues(&self, query: &UeQuery) -> Option<UePage> {
@@ -107,12 +110,15 @@ impl StatusSource for Core {
         vec![PoolStatus { dnn: "internet".into(), cidr: "10.45.0.0/16".into(), used, size: 100 }]
     }
 
-    fn deregister(&self, supi: Supi, again: bool) -> bool {
+    fn deregister(&self, supi: Supi, again: bool) -> Option<bool> {
+        if *self.is_silent.lock().unwrap() {
+            return None;
+        }
         let known = supi.reveal().starts_with("9997000000000");
         if known {
             self.deregistered.lock().unwrap().push((supi, again));
         }
-        known
+        Some(known)
     }
 
     fn relocate(&self, _: Supi, to: &str) -> Result<(), RelocateError> {

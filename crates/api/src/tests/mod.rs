@@ -158,7 +158,10 @@ fn ue_is_found_by_each_identity() {
 fn silent_core_is_no_missing_ue() {
     let running = Running::start();
     *running.core.is_silent.lock().unwrap() = true;
-    for path in ["/v1/ues", "/v1/ues?address=10.45.0.2", &format!("/v1/ues/{SUPI}"), "/v1/sessions"] {
+    let ue = format!("/v1/ues/{SUPI}");
+    let lists = ["/v1/ues", "/v1/ues?address=10.45.0.2", &ue, "/v1/sessions"];
+    let status = ["/v1/overview", "/v1/hosts", "/v1/balancers", "/v1/ran-nodes", "/v1/upfs"];
+    for path in lists.into_iter().chain(status) {
         assert_eq!(running.get(Role::Operate, path).status, 503, "{path}");
     }
 }

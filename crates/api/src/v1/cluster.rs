@@ -89,10 +89,11 @@ pub(crate) fn hosts_in(status: &Status) -> Vec<Host> {
 ///
 /// In a cluster the controller and the balancers know them; a core with several shards lists these.
 #[utoipa::path(get, path = "/v1/hosts", tag = "cluster", security(("bearer" = ["read"])), params(PageQuery),
-    responses((status = 200, body = Page<Host>)))]
+    responses((status = 200, body = Page<Host>),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn hosts(State(api): State<Api>, Parameters(query): Parameters<PageQuery>) -> Result<Json<Page<Host>>, Problem> {
     let cut = query.cut(api.cursors())?;
-    let status = api.core(|source| source.status(&crate::overview::without_lists())).await?;
+    let status = api.status(crate::overview::without_lists()).await?;
     Ok(Json(Page::from_all(hosts_in(&status), cut, api.cursors())))
 }
 
@@ -109,13 +110,14 @@ struct Balancer {
 
 /// List balancers
 #[utoipa::path(get, path = "/v1/balancers", tag = "cluster", security(("bearer" = ["read"])), params(PageQuery),
-    responses((status = 200, body = Page<Balancer>)))]
+    responses((status = 200, body = Page<Balancer>),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn balancers(
     State(api): State<Api>,
     Parameters(query): Parameters<PageQuery>,
 ) -> Result<Json<Page<Balancer>>, Problem> {
     let cut = query.cut(api.cursors())?;
-    let status = api.core(|source| source.status(&crate::overview::without_lists())).await?;
+    let status = api.status(crate::overview::without_lists()).await?;
     let all = status.balancers.into_iter().map(|balancer| Balancer {
         id: balancer.balancer,
         address: balancer.address,
@@ -141,10 +143,7 @@ async fn drain(
     PathItem(id): PathItem<u16>,
 ) -> Result<StatusCode, Problem> {
     let result = match api.core(move |source| source.drain(id)).await? {
-        Ok(()) => {
-            api.watched(|watched| watched.memory.drain(id));
-            Ok(StatusCode::ACCEPTED)
-        }
+        Ok(()) => Ok(StatusCode::ACCEPTED),
         Err(error @ DrainError::NoController) => Err(Problem::conflict(error)),
         Err(error @ DrainError::NoHost) => Err(Problem::not_found(error)),
     };

@@ -14,8 +14,9 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 /// Totals, rates, latencies and alarms
 #[utoipa::path(get, path = "/v1/overview", tag = "overview", security(("bearer" = ["read"])),
-    responses((status = 200, body = Overview)))]
+    responses((status = 200, body = Overview),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn overview(State(api): State<Api>) -> Result<Json<Overview>, Problem> {
-    let status = api.core(|source| source.status(&without_lists())).await?;
+    let status = api.status(without_lists()).await?;
     Ok(Json(api.overview(&status)))
 }

@@ -58,7 +58,8 @@ impl RanNode {
 
 /// List RAN nodes
 #[utoipa::path(get, path = "/v1/ran-nodes", tag = "RAN nodes", security(("bearer" = ["read"])), params(PageQuery),
-    responses((status = 200, body = Page<RanNode>)))]
+    responses((status = 200, body = Page<RanNode>),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn ran_nodes(
     State(api): State<Api>,
     Parameters(query): Parameters<PageQuery>,
@@ -66,7 +67,7 @@ async fn ran_nodes(
     let Cut { limit, after } = query.cut(api.cursors())?;
     let offset = after.and_then(|after| after.parse().ok()).unwrap_or(0);
     let filter = StatusFilter { offset, limit, ues: false, ..StatusFilter::default() };
-    let status = api.core(move |source| source.status(&filter)).await?;
+    let status = api.status(filter).await?;
     let (end, total) = (offset + status.gnbs.len(), status.counts.gnbs);
     let next = (end < total && end > offset).then(|| api.cursors().seal(&end.to_string()));
     let known = |node: GnbStatus| {

@@ -259,7 +259,7 @@ pub(super) async fn page(
 
 async fn core_page(api: &Api, query: UeQuery) -> Result<UePage, Problem> {
     let page = api.core(move |source| source.ues(&query)).await?;
-    page.ok_or_else(|| Problem::unavailable("the core does not answer in time: try again"))
+    page.ok_or_else(Problem::no_answer)
 }
 
 /// List UEs, or look one up
@@ -312,15 +312,19 @@ struct Deregistration {
 #[utoipa::path(post, path = "/v1/ues/{supi}/deregister", tag = "ues", security(("bearer" = ["operate"])),
     params(("supi" = String, Path, description = "`imsi-` and digits, or digits")), request_body = Deregistration,
     responses((status = 202, description = "The procedure has begun"),
-        (status = 404, body = Problem, content_type = "application/problem+json")))]
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn deregister(
     State(api): State<Api>,
     Extension(identity): Extension<Identity>,
     SupiPath(supi): SupiPath,
     Body(request): Body<Deregistration>,
 ) -> Result<StatusCode, Problem> {
-    let done = api.core(move |source| source.deregister(supi, request.reregister)).await?;
-    let result = if done { Ok(StatusCode::ACCEPTED) } else { Err(Problem::not_found(NO_UE)) };
+    let result = match api.core(move |source| source.deregister(supi, request.reregister)).await? {
+        Some(true) => Ok(StatusCode::ACCEPTED),
+        Some(false) => Err(Problem::not_found(NO_UE)),
+        None => Err(Problem::no_answer()),
+    };
     api.record(&identity, "ue.deregister", &format!("imsi-{}", supi.reveal()), result).await
 }
 

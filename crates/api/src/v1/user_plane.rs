@@ -56,10 +56,11 @@ impl From<UpfStatus> for Upf {
 
 /// List UPFs
 #[utoipa::path(get, path = "/v1/upfs", tag = "user plane", security(("bearer" = ["read"])), params(PageQuery),
-    responses((status = 200, body = Page<Upf>)))]
+    responses((status = 200, body = Page<Upf>),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn upfs(State(api): State<Api>, Parameters(query): Parameters<PageQuery>) -> Result<Json<Page<Upf>>, Problem> {
     let cut = query.cut(api.cursors())?;
-    let status = api.core(|source| source.status(&crate::overview::without_lists())).await?;
+    let status = api.status(crate::overview::without_lists()).await?;
     Ok(Json(Page::from_all(status.upfs.into_iter().map(Upf::from).collect(), cut, api.cursors())))
 }
 

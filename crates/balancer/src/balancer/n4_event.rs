@@ -1,6 +1,6 @@
 //! Events of the N4 endpoint, as inputs of hosts.
 
-use super::{Hosts, offer};
+use super::{Hosts, offer, traces};
 use std::collections::VecDeque;
 use vireo_cluster::Input;
 use vireo_core::placement::message::PeerEvent;
@@ -12,6 +12,9 @@ use vireo_types::Seid;
 pub(super) fn n4_event(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, event: n4::Event<'_>) {
     let event = match event {
         n4::Event::Deliver { upf, seid, request, message } => {
+            if !request {
+                traces::answered(seid, message);
+            }
             PeerEvent::Pfcp { upf, seid, request, message: message.to_vec() }
         }
         // A packet is lost if there is no room: it must not delay signalling.

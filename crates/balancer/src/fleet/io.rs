@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use vireo_cluster::{ControllerClient, LinkError, member_status};
+use vireo_cluster::{ControllerClient, LinkError, member_status, note_dead_hosts};
 use vireo_core::placement::ConnectionId;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::balancer::{CloseReason, Notice, Output};
@@ -93,6 +93,8 @@ impl FleetIo {
     pub(super) fn show_members(&self, map: Option<&ClusterMap>) {
         // The lock is never poisoned: no code under it panics.
         if let (Some(map), Ok(mut view)) = (map, self.view.lock()) {
+            let view = &mut *view;
+            note_dead_hosts(&mut view.dead_hosts, &view.hosts, map);
             (view.hosts, view.balancers) = member_status(map, &BTreeMap::new());
         }
     }

@@ -12,6 +12,8 @@ pub type FleetView = Arc<Mutex<FleetStatus>>;
 pub struct FleetStatus {
     pub hosts: Vec<HostStatus>,
     pub balancers: Vec<BalancerStatus>,
+    /// Hosts that left the map while they owned buckets, the last one at the end.
+    pub dead_hosts: Vec<u16>,
     /// UPFs, each with the state of its PFCP association.
     pub upfs: Vec<(SocketAddr, bool)>,
 }

@@ -121,7 +121,7 @@ impl Shard {
     fn answer(&self, request: Request) -> Reply {
         let source = self.node.source();
         match request {
-            Request::Status(filter) => Reply::Status(Box::new(source.status(&filter))),
+            Request::Status(filter) => Reply::Status(source.status(&filter).map(Box::new)),
             Request::Ues(query) => Reply::Ues(source.ues(&query)),
             Request::Pools => Reply::Pools(source.pools()),
             Request::Metrics => {
@@ -129,7 +129,11 @@ impl Shard {
                 Reply::Metrics(self.metrics.render())
             }
             Request::Deregister { supi, reregister } => {
-                Reply::Done(message::supi(supi).is_some_and(|supi| source.deregister(supi, reregister)))
+                match message::supi(supi).map(|supi| source.deregister(supi, reregister)) {
+                    Some(Some(done)) => Reply::Done(done),
+                    Some(None) => Reply::Busy,
+                    None => Reply::Done(false),
+                }
             }
             Request::Relocate { supi, upf } => match message::supi(supi).map(|supi| source.relocate(supi, &upf)) {
                 Some(Ok(())) => Reply::Done(true),

@@ -88,7 +88,8 @@ pub(super) enum FromShard {
 /// Answer to a request.
 #[derive(Debug, SerializeDerive, Deserialize)]
 pub(super) enum Reply {
-    Status(Box<Status>),
+    /// `None` if the shard's host does not answer in time.
+    Status(Option<Box<Status>>),
     /// `None` if the shard's host does not answer in time.
     Ues(Option<UePage>),
     Pools(Vec<PoolStatus>),
@@ -140,10 +141,12 @@ mod tests {
             shards: vec![ShardStatus { host: Some(3), ..ShardStatus::default() }],
             ..Status::default()
         };
-        let reply = Reply::Status(Box::new(status.clone()));
+        let reply = Reply::Status(Some(Box::new(status.clone())));
         write(&mut one, &FromShard::Reply { number: 9, reply }).unwrap();
         match read(&mut other).unwrap() {
-            FromShard::Reply { number: 9, reply: Reply::Status(received) } => assert_eq!(*received, status),
+            FromShard::Reply { number: 9, reply: Reply::Status(received) } => {
+                assert_eq!(received.as_deref(), Some(&status))
+            }
             other => panic!("{other:?}"),
         }
         one.write_all(&u32::MAX.to_le_bytes()).unwrap();

@@ -125,8 +125,8 @@ impl ShardsSource {
 }
 
 impl StatusSource for ShardsSource {
-    fn status(&self, filter: &StatusFilter) -> Status {
-        let mut status = self.balancer.status(&StatusFilter { limit: 0, ..filter.clone() });
+    fn status(&self, filter: &StatusFilter) -> Option<Status> {
+        let mut status = self.balancer.status(&StatusFilter { limit: 0, ..filter.clone() })?;
         // The cluster is private.
         let (mut settled, hosts) = (self.controller.view().is_settled, std::mem::take(&mut status.hosts));
         status.balancers.clear();
@@ -149,10 +149,13 @@ impl StatusSource for ShardsSource {
             };
             let is_member = |host: u16| hosts.iter().any(|entry| entry.host == host && entry.buckets > 0);
             settled &= state.host.is_some_and(is_member);
-            if let Some(Reply::Status(own)) = reply {
+            if let Some(Reply::Status(Some(own))) = reply {
                 (shard.ues, shard.copies) = (own.counts.ues, own.copies);
                 ues.insert(number, own.counts.ues);
                 merge(&mut status, (number, state.pid), *own);
+            } else if state.stage == Stage::Serving {
+                // The sums lack this shard.
+                shard.state = SILENT.into();
             }
             status.shards.push(shard);
         }
@@ -162,12 +165,12 @@ impl StatusSource for ShardsSource {
             let listed =
                 self.query(|number| windows.get(&number).filter(|w| w.limit > 0).cloned().map(Request::Status));
             for answer in listed {
-                if let Some(Reply::Status(own)) = answer.reply {
+                if let Some(Reply::Status(Some(own))) = answer.reply {
                     status.ues.extend(own.ues);
                 }
             }
         }
-        status
+        Some(status)
     }
 
     fn ues(&self, query: &UeQuery) -> Option<UePage> {
@@ -221,9 +224,13 @@ impl StatusSource for ShardsSource {
         merged.render()
     }
 
-    fn deregister(&self, supi: Supi, again: bool) -> bool {
+    fn deregister(&self, supi: Supi, again: bool) -> Option<bool> {
         let request = Request::Deregister { supi: supi.as_u64(), reregister: again };
-        self.query(|_| Some(request.clone())).iter().any(ShardAnswer::is_done)
+        let replies = self.query(|_| Some(request.clone()));
+        if replies.iter().any(ShardAnswer::is_done) {
+            return Some(true);
+        }
+        replies.iter().all(|answer| matches!(answer.reply, Some(Reply::Done(false)))).then_some(false)
     }
 
     fn relocate(&self, supi: Supi, to: &str) -> Result<(), RelocateError> {
@@ -240,6 +247,9 @@ impl StatusSource for ShardsSource {
         Err(if has_all { RelocateError::NoUe } else { RelocateError::Busy })
     }
 }
+
+/// State of a serving shard that does not answer in time.
+const SILENT: &str = "silent";
 
 fn stage(stage: Stage) -> &'static str {
     match stage {

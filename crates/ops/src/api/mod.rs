@@ -398,6 +398,11 @@ async fn status(
     })
 }
 
+/// Returns the response for a core that does not answer the API.
+fn no_answer() -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, "the core does not answer in time: try again\n").into_response()
+}
+
 /// Query of `POST /deregister`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -417,10 +422,11 @@ async fn deregister(
     let request = request.and_then(|Query(r)| Ok((r.supi.parse::<Supi>().map_err(|e| e.to_string())?, r.reregister)));
     match request {
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
-        Ok((supi, reregister)) if shared.source.deregister(supi, reregister) => {
-            (StatusCode::ACCEPTED, "ok\n").into_response()
-        }
-        Ok(_) => (StatusCode::NOT_FOUND, "no such UE is registered\n").into_response(),
+        Ok((supi, reregister)) => match shared.source.deregister(supi, reregister) {
+            Some(true) => (StatusCode::ACCEPTED, "ok\n").into_response(),
+            Some(false) => (StatusCode::NOT_FOUND, "no such UE is registered\n").into_response(),
+            None => no_answer(),
+        },
     }
 }
 

@@ -57,10 +57,10 @@ pub(super) enum SelectionError {
 /// Returns an error if the selection is not valid or finds no RAN node.
 pub(super) fn select(source: &dyn StatusSource, filter: &StatusFilter) -> Result<Status, SelectionError> {
     if filter.supi.is_none() && filter.gnb.is_none() {
-        return Ok(source.status(filter));
+        return source.status(filter).ok_or(SelectionError::Silent);
     }
     let all = StatusFilter { offset: 0, limit: LIMIT_MAX, ues: false, ..filter.clone() };
-    let mut status = source.status(&all);
+    let mut status = source.status(&all).ok_or(SelectionError::Silent)?;
     let select = match (&filter.supi, &filter.gnb) {
         (Some(supi), _) => UeSelector::supi(supi.parse()?),
         (None, gnb) => {
@@ -83,9 +83,9 @@ pub(super) fn select(source: &dyn StatusSource, filter: &StatusFilter) -> Result
 /// The API calls it on its own thread. An implementation must return within milliseconds and must
 /// not wait for a peer. It masks SUPIs unless the filter has `reveal_supi`.
 pub trait StatusSource: Send + Sync {
-    /// Returns the current status. Lists hold at most `filter.limit` entries, starting at
-    /// `filter.offset`.
-    fn status(&self, filter: &StatusFilter) -> Status;
+    /// Returns the current status; `None` if the core does not answer in time. Lists hold at most
+    /// `filter.limit` entries, starting at `filter.offset`.
+    fn status(&self, filter: &StatusFilter) -> Option<Status>;
 
     /// Returns a page of UEs; `None` if the core does not answer in time.
     fn ues(&self, _: &UeQuery) -> Option<UePage> {
@@ -98,8 +98,9 @@ pub trait StatusSource: Send + Sync {
     }
 
     /// Deregisters the UE of a subscriber (TS 24.501 5.5.2.3). If `again`, the UE is asked to
-    /// register again. Returns true if there is such a UE.
-    fn deregister(&self, supi: Supi, again: bool) -> bool;
+    /// register again. Returns true if there is such a UE, `None` if the core does not answer in
+    /// time.
+    fn deregister(&self, supi: Supi, again: bool) -> Option<bool>;
 
     /// Returns the slices of the user plane. If `_counts`, the result contains the traffic counts
     /// of the users.
@@ -223,6 +224,10 @@ pub struct Status {
     /// Hosts of the current cluster map. Filled by controller and balancers.
     #[serde(default)]
     pub hosts: Vec<HostStatus>,
+    /// Hosts that left the cluster map while they owned buckets, the last one at the end. Filled by
+    /// controller and balancers, since their start.
+    #[serde(default)]
+    pub dead_hosts: Vec<u16>,
     /// Balancers of the current cluster map. Filled by controller and balancers.
     #[serde(default)]
     pub balancers: Vec<BalancerStatus>,

@@ -7,23 +7,27 @@ use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::Instant;
 
+/// Offset for which [`Source`] has no status.
+const SILENT: usize = 999;
+
 /// Source that records each filter it receives and returns it in its answer.
 #[derive(Default)]
 pub(super) struct Source(Mutex<Vec<StatusFilter>>);
 
 impl StatusSource for Source {
-    fn deregister(&self, supi: vireo_types::Supi, again: bool) -> bool {
-        again && supi.reveal() == "999700000000001"
+    fn deregister(&self, supi: vireo_types::Supi, again: bool) -> Option<bool> {
+        (!supi.reveal().ends_with('9')).then(|| again && supi.reveal() == "999700000000001")
     }
 
-    fn status(&self, filter: &StatusFilter) -> Status {
+    fn status(&self, filter: &StatusFilter) -> Option<Status> {
         self.0.lock().unwrap().push(filter.clone());
-        Status {
+        let status = Status {
             version: "1".into(),
             counts: Counts { ues: 2, ..Counts::default() },
             ues: vec![UeStatus { supi: "imsi-99970**********".into(), ..UeStatus::default() }],
             ..Status::default()
-        }
+        };
+        (filter.offset != SILENT).then_some(status)
     }
 }
 
@@ -108,6 +112,14 @@ fn status_is_json_and_the_filter_is_bounded() {
     );
     fetch(&server, "/status");
     assert_eq!(source.0.lock().unwrap()[1], StatusFilter::default());
+}
+
+#[test]
+fn silent_core_is_unavailable() {
+    let (server, _, _) = start();
+    assert_eq!(fetch(&server, &format!("/status?offset={SILENT}")).0, "HTTP/1.1 503 Service Unavailable");
+    let silent = request(&server, "POST", "/deregister?supi=999700000000009");
+    assert_eq!(silent.0, "HTTP/1.1 503 Service Unavailable");
 }
 
 #[test]

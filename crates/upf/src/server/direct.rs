@@ -12,6 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::debug;
 use vireo_datapath::{Clock, TablesHandle, UserPlane, Waker};
 use vireo_n4::InProcess;
+use vireo_ops::clock::clock;
+use vireo_ops::traces::tracer;
 use vireo_types::Instant;
 
 /// Seconds from 1900-01-01, the epoch of NTP, to 1970-01-01.
@@ -64,10 +66,14 @@ impl UpfShared {
 
     /// Processes a datagram. Returns true if the next deadline has become earlier.
     pub(crate) fn receive(&self, from: SocketAddr, datagram: &[u8], out: &mut Outgoing) -> bool {
+        let (traced, answered) = (tracer().map(|tracer| (tracer, clock())), out.len());
         let now = self.now();
         let mut upf = self.upf();
         let before = upf.deadline();
         upf.receive(from, datagram, now, &mut self.plane(), out);
+        if let Some((tracer, start)) = traced {
+            out[answered..].iter().for_each(|(_, datagram)| tracer.executed(datagram, start, clock()));
+        }
         upf.deadline().is_some_and(|after| before.is_none_or(|before| after < before))
     }
 

@@ -37,16 +37,16 @@ impl UpfHandle {
 }
 
 impl StatusSource for StandaloneStatus {
-    fn status(&self, _: &StatusFilter) -> Status {
+    fn status(&self, _: &StatusFilter) -> Option<Status> {
         let associated = self.upf.stats().associations > 0;
         let mut entry = UpfStatus { node: self.upf.n4().to_string(), associated, ..UpfStatus::default() };
         self.upf.fill_status(&mut entry);
-        Status {
+        Some(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: self.started.elapsed().as_secs(),
             upfs: vec![entry],
             ..Status::default()
-        }
+        })
     }
 
     fn slices(&self, counts: bool) -> SlicesStatus {
@@ -59,7 +59,7 @@ impl StatusSource for StandaloneStatus {
 
     fn upkeep(&self) {}
 
-    fn deregister(&self, _: Supi, _: bool) -> bool {
-        false
+    fn deregister(&self, _: Supi, _: bool) -> Option<bool> {
+        Some(false)
     }
 }

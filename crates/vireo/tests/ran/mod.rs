@@ -57,7 +57,17 @@ impl Drop for Core {
 
 impl Core {
     /// Starts a core with these lines of `[n2]` and of `[log]`.
-    pub(crate) fn start(directory: &Path, (n2_lines, log): (&str, &str), stderr: impl Into<Stdio>) -> Self {
+    pub(crate) fn start(directory: &Path, lines: (&str, &str), stderr: impl Into<Stdio>) -> Self {
+        Core::start_with(directory, lines, stderr, &[])
+    }
+
+    /// Starts a core with these environment variables.
+    pub(crate) fn start_with(
+        directory: &Path,
+        (n2_lines, log): (&str, &str),
+        stderr: impl Into<Stdio>,
+        environment: &[(&str, &str)],
+    ) -> Self {
         let api = free_address();
         let (n2, n4) = (free_port(), free_port());
         let config = format!(
@@ -72,6 +82,7 @@ impl Core {
         fs::write(&path, config).expect("a configuration");
         let mut command = Command::new(VIREO);
         command.arg("run").arg("--config").arg(path).env_remove("RUST_LOG").env("VIREO_STATE__KEEP", "false");
+        command.envs(environment.iter().copied());
         let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().expect("it starts");
         Core { process, api, n2, n4 }
     }
@@ -120,6 +131,11 @@ impl Core {
     /// Stops the core in order.
     pub(crate) fn end(&mut self) -> ExitStatus {
         kill_process(Pid::from_child(&self.process), Signal::TERM).expect("it is ours");
+        self.exit_status()
+    }
+
+    /// Waits until the process has ended.
+    pub(crate) fn exit_status(&mut self) -> ExitStatus {
         let deadline = Instant::now() + WITHIN;
         loop {
             if let Some(status) = self.process.try_wait().expect("it is ours") {

@@ -1,4 +1,4 @@
-//! Log lines on standard error, with masked SUPIs.
+//! Log lines on standard error or in a file, with masked SUPIs.
 //!
 //! A SUPI appears either as text (`supi = %supi`), which is always masked, or as its packed word in
 //! the field `supi` (`supi = supi.as_u64()`). The packed word is shown complete if the
@@ -6,8 +6,12 @@
 //! process-wide switch exists.
 //!
 //! [`vireo_logging`] writes the lines: they wait in a bounded queue, and the lines of one peer are
-//! rate-limited.
+//! rate-limited. With `log.file`, standard error of the process and of its workers is a pipe to the
+//! file.
 
+mod format;
+
+use format::LineFormat;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::{self, Debug};
 use std::fs::File;
@@ -22,11 +26,14 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 use vireo_config::{LogConfig, directives};
-use vireo_logging::{Escaped, Limits, Output, RateLimit, counts};
+use vireo_logging::{Escaped, FileLimits, Limits, LogFile, Output, RateLimit, counts};
 use vireo_types::Supi;
 
 /// Output of the log lines of this process, set by [`start`].
 static OUTPUT: OnceLock<Output> = OnceLock::new();
+
+/// Log file of this process, set by [`start`].
+static LOG_FILE: OnceLock<LogFile> = OnceLock::new();
 
 /// Filter of the log lines of this process, set by [`start`].
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
@@ -54,7 +61,8 @@ const PANIC: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 ///
-/// Returns an error if the system provides no thread or descriptor.
+/// Returns an error if the log file cannot be opened, or the system provides no thread or
+/// descriptor.
 pub(crate) fn start(config: &LogConfig) -> io::Result<()> {
     if OUTPUT.get().is_some() {
         return Ok(());
@@ -68,12 +76,22 @@ pub(crate) fn start(config: &LogConfig) -> io::Result<()> {
     let limit = config.limit.then(|| RateLimit::new(Limits::default()));
     let suppressed = limit.clone();
     let suppressed = move |all| suppressed.as_ref().map_or_else(Vec::new, |limit| limit.ended(Instant::now(), all));
-    let output = Output::start(Output::standard_error()?, suppressed)?;
+    if let Some(file) = &config.file {
+        let limits = FileLimits { octets: file.max_bytes, files: file.max_files };
+        let opened = LogFile::redirect_standard_error(&file.path, limits);
+        let opened = opened.map_err(|e| io::Error::new(e.kind(), format!("log.file: {}: {e}", file.path.display())))?;
+        let _ = LOG_FILE.set(opened);
+    }
+    let standard_error = Output::standard_error()?;
+    let is_journal = format::is_journal(&standard_error);
+    let format = LineFormat { format: config.format, is_journal, reveal };
+    let output = Output::start(standard_error, move |report| format.report(report), suppressed)?;
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(output.clone())
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .log_internal_errors(false)
-        .fmt_fields(fields.delimited(" "));
+        .fmt_fields(fields.delimited(" "))
+        .event_format(format);
     // A second call keeps the subscriber of the first one.
     let _ = tracing_subscriber::registry().with(filter).with(limit).with(lines).try_init();
     let _ = FILTER.set(handle);
@@ -97,10 +115,16 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     if let Some(output) = OUTPUT.get() {
         output.flush(PANIC);
     }
+    if let Some(file) = LOG_FILE.get() {
+        file.flush(PANIC);
+    }
 }
 
-/// Writes the reason for the end of the process to standard error.
+/// Writes the reason for the end of the process to the log and to standard error.
 pub(crate) fn last_words(text: &str) {
+    if let Some(file) = LOG_FILE.get() {
+        file.write_to_terminal(format!("{text}\n").as_bytes());
+    }
     match OUTPUT.get() {
         Some(output) => output.line(format!("{text}\n").as_bytes()),
         // Ignores a write error: standard error is closed.
@@ -112,6 +136,9 @@ pub(crate) fn last_words(text: &str) {
 pub(crate) fn finish() {
     if let Some(output) = OUTPUT.get() {
         output.finish(LAST);
+    }
+    if let Some(file) = LOG_FILE.get() {
+        file.flush(LAST);
     }
 }
 
