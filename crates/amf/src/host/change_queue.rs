@@ -52,7 +52,7 @@ impl SubscriberChanges {
         }
     }
 
-    /// Has all UEs examined. `again` is true if they may have what has changed.
+    /// Has all UEs examined.
     pub(super) fn examine(&mut self, is_repeated: bool) {
         self.examination = Some(Examination { slot: 0, is_repeated });
     }
