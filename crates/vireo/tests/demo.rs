@@ -171,10 +171,15 @@ fn iot_ues_are_served_without_user_plane() {
 
 /// Runs a demo of 8 UEs with these arguments, without failures. Returns its report.
 fn nas_report(arguments: &[&str]) -> Option<Value> {
+    json_report(&[&["--ues", "8", "--rate", "8"], arguments].concat())
+}
+
+/// Runs a demo with these arguments, which must succeed. Returns its report.
+fn json_report(arguments: &[&str]) -> Option<Value> {
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("out.json");
     let mut command = Command::new(VIREO);
-    command.args(["demo", "--ues", "8", "--rate", "8"]).args(arguments).arg("--json").arg(&json);
+    command.arg("demo").args(arguments).arg("--json").arg(&json);
     let output = command.output().unwrap();
     if refused(&output.stderr) {
         return None;
@@ -207,7 +212,7 @@ fn all_ues_of_restarted_node_get_service() {
 #[test]
 fn ues_and_core_agree_after_chaos() {
     let arguments = ["--ues", "40", "--rat", "both", "--scenario", "chaos", "--seed", "3", "--kill-nf", "1/s"];
-    let Some(reports) = nas_report(&arguments) else { return };
+    let Some(reports) = json_report(&arguments) else { return };
     let report = &reports[0];
     for name in ["messages_lost", "messages_repeated", "restarts", "kills"] {
         assert!(report[name].as_u64().unwrap() > 0, "{name} in {report}");
