@@ -206,4 +206,18 @@ fn unconfirmed_guti_leaves_both_valid() {
     network.idle();
     network.service_request();
     assert!(network.context().is_some_and(|c| c.connection.is_some()));
+    // The next page does not tell which one the UE has: it gets the same again.
+    let unconfirmed = network.context().and_then(|c| c.identity.tmsi);
+    network.idle();
+    network.downlink_data();
+    network.service_request();
+    let identity = network.context().expect("a context").identity;
+    assert_eq!((identity.tmsi, identity.old_tmsi), (unconfirmed, before));
+    // A UE that answers has it.
+    network.idle();
+    network.ue.silent = false;
+    network.downlink_data();
+    network.service_request();
+    let identity = network.context().expect("a context").identity;
+    assert_eq!((identity.tmsi, identity.old_tmsi), (unconfirmed, None));
 }

@@ -18,7 +18,9 @@ use vireo_types::Dialect;
 /// Sends the command to a connected UE: with a new GUTI, and with the allowed NSSAI. Returns `None`
 /// if there is nothing to send.
 pub fn begin(ctx: &mut StepContext<'_, '_>, reallocates: bool, allowed: bool) -> Option<Updating> {
-    let guti = reallocates && guti::assign(ctx);
+    // A UE of EPS that requests service does not say which of two GUTIs it has: it gets the later
+    // one again, and both stay valid until it confirms.
+    let guti = reallocates && (ctx.ue.identity.old_tmsi.is_some() || guti::assign(ctx));
     let allowed = allowed && ctx.ue.dialect() == Dialect::Nr;
     if !guti && !allowed {
         return None;
