@@ -85,7 +85,8 @@ fn tls_serves_the_routes_by_its_certificate() {
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok\n"), "{answer}");
     // Plain HTTP gets no answer.
     let mut plain = TcpStream::connect(address).unwrap();
-    write!(plain, "GET /healthz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    // The server may end the connection before it has all.
+    let _ = write!(plain, "GET /healthz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     let mut octets = Vec::new();
     let _ = plain.read_to_end(&mut octets);
     assert!(!octets.starts_with(b"HTTP"), "{octets:?}");
