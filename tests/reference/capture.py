@@ -142,7 +142,9 @@ def stream_of(octets):
 def golden():
     """Every golden message, NAS in a Downlink or Uplink NAS Transport; and one that must be found broken."""
     octets = dict(line.split() for line in GOLDEN.read_text().splitlines() if not line.startswith("#"))
-    messages = [bytes.fromhex(octets[name]) for name in ngap_values.messages()]
+    # Reroute NAS Request contains another message, which tshark counts, too.
+    ngap = [name for name in ngap_values.messages() if name != "RerouteNASRequest"]
+    messages = [bytes.fromhex(octets[name]) for name in ngap]
     for name in nas_values.messages():
         nas = bytes.fromhex(octets[name])
         if nas[0] == 0x2E:  # 5GSM travels in NAS transport
@@ -160,7 +162,7 @@ def golden():
         path = pathlib.Path(directory) / "golden.pcap"
         packets.write(path, [packets.sctp_packet(n, stream_of(octets), octets) for n, octets in enumerate(messages)])
         wrong, seen = check(path)
-        names = {name.partition("-")[0] for name in ngap_values.messages()}
+        names = {name.partition("-")[0] for name in ngap}
         wrong += [f"tshark never names {name}" for name in names - seen["ngap"].keys()]
         if len(seen["nas"]) < 30:
             wrong.append(f"tshark names only these NAS messages: {sorted(seen['nas'])}")

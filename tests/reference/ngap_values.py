@@ -278,11 +278,15 @@ def node_messages():
     yield "OverloadStop", initiating("OverloadStop")
 
 
-def connection_messages():
-    """Messages of a UE's NG connection that carry no PDU session."""
-    yield "InitialUEMessage", initiating(
+def initial_ue_message():
+    return initiating(
         "InitialUEMessage", ("RAN-UE-NGAP-ID", RAN_ID), ("NAS-PDU", NAS), ("UserLocationInformation", LOCATION),
         ("RRCEstablishmentCause", "mo-Signalling"), ("FiveG-S-TMSI", S_TMSI), ("UEContextRequest", "requested"))
+
+
+def connection_messages():
+    """Messages of a UE's NG connection that carry no PDU session."""
+    yield "InitialUEMessage", initial_ue_message()
     yield "DownlinkNASTransport", initiating("DownlinkNASTransport", *IDS, ("NAS-PDU", NAS))
     yield "UplinkNASTransport", initiating(
         "UplinkNASTransport", *IDS, ("NAS-PDU", NAS), ("UserLocationInformation", LOCATION))
@@ -446,7 +450,7 @@ def ran_change_messages():
         "UEContextModificationFailure", *IDS, ("Cause", ("radioNetwork", "unspecified")))
     yield "RerouteNASRequest", initiating(
         "RerouteNASRequest", ("RAN-UE-NGAP-ID", RAN_ID), ("AMF-UE-NGAP-ID", AMF_ID),
-        ("NGAP-Message", NAS), ("AMFSetID", (1, 10)))
+        ("NGAP-Message", encode(initial_ue_message())), ("AMFSetID", (1, 10)))
     yield "AMFStatusIndication", initiating(
         "AMFStatusIndication", ("UnavailableGUAMIList", [{"gUAMI": GUAMI}]))
 

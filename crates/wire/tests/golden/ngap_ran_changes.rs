@@ -1,7 +1,7 @@
 //! Changes that a RAN node starts (TS 38.413 8.2.4, 8.2.5, 8.3.5, 8.12), and requests that only an
 //! AMF sends.
 
-use crate::case::{Case, ngap_case};
+use crate::case::{Case, golden, ngap_case};
 use crate::values::*;
 use vireo_wire::ngap::aper::Bits;
 use vireo_wire::ngap::*;
@@ -147,7 +147,7 @@ fn reports() -> Vec<Case> {
             RerouteNASRequest,
             RAN_UE_NGAP_ID = ran_id(),
             AMF_UE_NGAP_ID = amf_id(),
-            NGAP_Message = nas().0,
+            NGAP_Message = golden()["InitialUEMessage"].clone(),
             AMFSetID = AMFSetID(Bits::new(1, 10).expect("10 bits"))
         ),
         ngap_case!(
