@@ -1,7 +1,9 @@
 //! Steps of the core against the emulator's UE and gNB, one Rust module per area.
 
+mod authentication;
 mod compatibility;
 mod cost;
+mod emergency;
 mod eps;
 mod eviction;
 mod forwarding;
