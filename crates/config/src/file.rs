@@ -5,6 +5,7 @@
 pub(super) use crate::access::Dnn;
 use crate::alarms::Alarms;
 use crate::half_open::HalfOpen;
+use crate::kubernetes::Kubernetes;
 use crate::log::Log;
 use crate::n2::N2;
 use crate::n4::{Associations, ControlPlane, N4};
@@ -531,6 +532,7 @@ pub(super) struct Scaling {
     pub(super) low: f32,
     pub(super) lasts: DurationText,
     pub(super) start: Vec<String>,
+    pub(super) kubernetes: Kubernetes,
 }
 
 impl Default for Scaling {
@@ -543,6 +545,7 @@ impl Default for Scaling {
             low: 0.4,
             lasts: DurationText(Duration::from_secs(2)),
             start: Vec::new(),
+            kubernetes: Kubernetes::default(),
         }
     }
 }

@@ -7,21 +7,26 @@
 mod drain;
 mod embedded;
 mod etcd;
+mod executor;
 mod io;
+mod kubernetes;
 mod leader_store;
 mod provisioner;
+mod stateful_set;
 
 pub use drain::DrainHandle;
 use drain::Order;
 pub use embedded::EmbeddedController;
 pub use etcd::{EtcdError, check_tls};
+pub use executor::check_scaling;
+pub use kubernetes::KubernetesError;
 pub use leader_store::{decode_state, encode_state};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use etcd::Etcd;
+use executor::ScalingExecutor;
 use io::ControllerIo;
 use leader_store::{LeaderEvent, LeaderStore};
-use provisioner::{HostProvisioner, ProgramLauncher};
 use rand::RngCore;
 use rustix::event::epoll;
 use std::collections::BTreeMap;
@@ -395,8 +400,8 @@ struct ControllerLoop<'a> {
     setup: &'a ControllerSetup,
     machine: ControllerMachine,
     io: ControllerIo<'a>,
-    /// Starts missing hosts, if configured.
-    provisioner: Option<HostProvisioner>,
+    /// Changes the number of hosts, if configured.
+    executor: Option<ScalingExecutor>,
 }
 
 impl<'a> ControllerLoop<'a> {
@@ -408,9 +413,8 @@ impl<'a> ControllerLoop<'a> {
     ) -> std::io::Result<Self> {
         let settings = setup.connection_settings(store.is_some());
         let io = ControllerIo::new(setup, listener, store)?;
-        let start = setup.config.scaling.as_ref().map(|scaling| &scaling.start).filter(|start| !start.is_empty());
-        let provisioner = start.map(|start| HostProvisioner::new(Box::new(ProgramLauncher::new(start.clone()))));
-        Ok(ControllerLoop { setup, machine: ControllerMachine::new(controller, settings, clock()), io, provisioner })
+        let executor = setup.config.scaling.as_ref().map(ScalingExecutor::start).transpose()?.flatten();
+        Ok(ControllerLoop { setup, machine: ControllerMachine::new(controller, settings, clock()), io, executor })
     }
 
     fn on(&mut self, input: machine::Input, now: Instant) {
@@ -492,7 +496,7 @@ impl<'a> ControllerLoop<'a> {
         self.on(machine::Input::Advance, now);
         self.setup.show_settled(self.machine.controller().is_settled());
         if beats {
-            self.start_missing_hosts();
+            self.scale_hosts();
         }
         self.flush();
         Ok(())
@@ -524,11 +528,11 @@ impl<'a> ControllerLoop<'a> {
         self.on(machine::Input::Disconnected(connection), clock());
     }
 
-    /// Starts missing hosts. During discovery the hosts may exist already.
-    fn start_missing_hosts(&mut self) {
+    /// Executes scaling decisions. During discovery the hosts may exist already.
+    fn scale_hosts(&mut self) {
         let controller = self.machine.controller();
-        if let Some(provisioner) = self.provisioner.as_mut().filter(|_| !controller.is_discovering()) {
-            provisioner.request_missing(controller.missing_hosts(), std::time::Instant::now());
+        if let Some(executor) = self.executor.as_mut().filter(|_| !controller.is_discovering()) {
+            executor.execute(controller);
         }
     }
 

@@ -119,6 +119,7 @@ impl BalancerNode {
         if !several {
             // Members find the controller at the balancer's address, and the balancer listens at
             // another port.
+            controller::check_scaling(cluster.scaling.as_ref())?;
             let fabric = |error| StartError::Fabric { address: cluster.balancer, error };
             let listener = TcpListener::bind(cluster.balancer).map_err(fabric)?;
             let fabric_config = (&cluster, &security);
@@ -356,6 +357,7 @@ impl ControllerNode {
         let ControllerConfig { api, cluster, slices, name, management } = config;
         let security = Security::load(cluster.tls.as_ref(), &[Role::Controller])?;
         cluster.etcd_tls.as_ref().map_or(Ok(()), check_tls)?;
+        controller::check_scaling(cluster.scaling.as_ref())?;
         let unresolved = |error| StartError::Unresolved { key: "cluster.controller", error };
         let addresses = vireo_cluster::resolve(&cluster.controllers()).map_err(unresolved)?;
         for address in &addresses {
