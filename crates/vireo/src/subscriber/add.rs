@@ -3,7 +3,7 @@ use std::io::{self, BufRead, IsTerminal, Read};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use vireo_config::Failure;
 use vireo_core::subscription::{DnnSubscription, SliceSubscription, Subscription};
-use vireo_subscribers::{Key, OnExisting, Store, Subscriber};
+use vireo_subscribers::{Key, Msisdn, OnExisting, Store, Subscriber};
 use vireo_types::{Dialect, Dnn, Network, PduSessionType, Snssai, Supi, SupiError};
 
 /// Upper bound of a line with a key, in bytes.
@@ -15,6 +15,9 @@ pub(super) struct Args {
     /// Set the IMSI of the subscriber, or of the first one of a range
     #[arg(long)]
     imsi: Supi,
+    /// Set the MSISDN (GPSI), 5 to 15 digits with country code
+    #[arg(long, conflicts_with = "count")]
+    msisdn: Option<Msisdn>,
     /// Set K, 32 hexadecimal digits, or - for the next line of stdin
     #[arg(long)]
     k: String,
@@ -87,6 +90,7 @@ pub(super) fn run(store: &mut Store, args: &Args) -> Result<(), Failure> {
         (None, None) => return Err(Failure("give --opc or --op".into())),
     };
     let first = vireo_subscribers::format::check(Subscriber {
+        msisdn: args.msisdn.clone(),
         amf: args.amf,
         static_ipv4: args.static_ipv4,
         subscription: subscription(args),
