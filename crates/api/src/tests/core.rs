@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use vireo_ops::api::{
     Counts, DrainError, GnbStatus, HostStatus, LatencyStatus, PoolStatus, RelocateError, SessionStatus, Status,
-    StatusFilter, StatusSource, UePage, UeQuery, UeSelector, UeStatus, UpfStatus,
+    StatusFilter, StatusSource, UeChange, UePage, UeQuery, UeSelector, UeStatus, UpfStatus,
 };
 use vireo_types::Supi;
 
@@ -16,6 +16,8 @@ pub(super) struct Core {
     /// Hosts besides the first.
     pub(super) hosts: Mutex<Vec<u16>>,
     pub(super) pool_used: Mutex<u64>,
+    /// Change of the first UE, which is returned once.
+    pub(super) changed: Mutex<Option<UeChange>>,
     /// True while the core answers nothing about UEs.
     pub(super) is_silent: Mutex<bool>,
 }
@@ -85,7 +87,7 @@ impl StatusSource for Core {
         let numbers = 1..=Core::UES;
         let one = |n: Option<usize>| {
             let ues: Vec<_> = n.map(|n| Core::ue(n, query.reveal_supi)).into_iter().collect();
-            UePage { total: Some(ues.len()), ues, next: None }
+            UePage { total: Some(ues.len()), ues, ..UePage::default() }
         };
         Some(match &query.select {
             UeSelector::Supi(supi) => {
@@ -100,8 +102,15 @@ impl StatusSource for Core {
                 let from = query.after.map_or(1, |after| after as usize + 1);
                 let last = (from + query.limit - 1).min(Core::UES);
                 let ues = (from..=last).map(|n| Core::ue(n, query.reveal_supi)).collect();
-                UePage { ues, next: (last < Core::UES).then_some(last as u64), total: Some(Core::UES) }
+                let next = (last < Core::UES).then_some(last as u64);
+                UePage { ues, next, total: Some(Core::UES), ..UePage::default() }
             }
+            UeSelector::Changed => self.changed.lock().unwrap().take().map_or_else(UePage::default, |change| UePage {
+                ues: vec![Core::ue(1, query.reveal_supi)],
+                changes: vec![change],
+                total: Some(8),
+                next: None,
+            }),
         })
     }
 
