@@ -26,6 +26,8 @@ fn compile(program: &str, object: &Path, [target, endian]: [&str; 2], headers: &
     let result = Command::new("clang")
         .args(["-target", endian, "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", target])
         .arg(format!("-I/usr/include/{headers}"))
+        // The headers of a cross compiler.
+        .arg(format!("-I/usr/{headers}/include"))
         .args(["-c", &source, "-o"])
         .arg(object)
         .status();
