@@ -80,6 +80,8 @@ pub struct ControllerView {
     pub machines: BTreeMap<HostId, MachineLabel>,
     /// True if all buckets are where they belong, with all their copies.
     pub is_settled: bool,
+    /// Hosts that get no other buckets and no new UEs.
+    pub cordoned: Vec<u16>,
     /// Hosts that left the map while they owned buckets, the last one at the end.
     pub dead_hosts: Vec<u16>,
 }
@@ -306,16 +308,19 @@ impl ControllerSetup {
             if let (Some(before), Some(now)) = (&view.map, &map) {
                 note_dead_hosts(&mut dead_hosts, &member_status(before, &BTreeMap::new()).0, now);
             }
-            *view = ControllerView { map, machines, is_settled: false, dead_hosts };
+            let cordoned = std::mem::take(&mut view.cordoned);
+            *view = ControllerView { map, machines, is_settled: false, cordoned, dead_hosts };
         }
         if map.is_none() {
             self.metrics.rebalancing.set_weights([]);
         }
     }
 
-    fn show_settled(&self, is_settled: bool) {
+    fn show_state(&self, controller: &cluster::Controller) {
         if let Ok(mut view) = self.view.lock() {
-            view.is_settled = is_settled;
+            view.is_settled = controller.is_settled();
+            view.cordoned.clear();
+            view.cordoned.extend(controller.cordoned().map(|host| host.0));
         }
     }
 
@@ -488,13 +493,14 @@ impl<'a> ControllerLoop<'a> {
         while let Ok(order) = self.setup.orders.1.try_recv() {
             let input = match order {
                 Order::Drain(host) => machine::Input::Drain(host),
+                Order::Cordon { host, is_cordoned } => machine::Input::Cordon { host, is_cordoned },
                 Order::Ended(host) => machine::Input::HostEnded(host),
             };
             self.on(input, now);
         }
         let beats = now >= self.machine.due();
         self.on(machine::Input::Advance, now);
-        self.setup.show_settled(self.machine.controller().is_settled());
+        self.setup.show_state(self.machine.controller());
         if beats {
             self.scale_hosts();
         }

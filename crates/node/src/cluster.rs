@@ -410,7 +410,8 @@ impl StatusSource for ControllerSource {
         // Never poisoned: the code under the lock does not panic.
         let view = self.view.lock().map_or_else(|_| controller::ControllerView::default(), |view| view.clone());
         let members = view.map.map(|map| member_status(&map, &view.machines));
-        let (hosts, balancers) = members.unwrap_or_default();
+        let (mut hosts, balancers) = members.unwrap_or_default();
+        hosts.iter_mut().for_each(|host| host.cordoned = view.cordoned.contains(&host.host));
         let (version, uptime_s) = (env!("CARGO_PKG_VERSION").into(), self.started.elapsed().as_secs());
         let dead_hosts = view.dead_hosts;
         Some(Status { version, uptime_s, hosts, dead_hosts, balancers, ..Status::default() })
@@ -422,6 +423,10 @@ impl StatusSource for ControllerSource {
 
     fn drain(&self, host: u16) -> Result<(), DrainError> {
         self.drainer.drain(host)
+    }
+
+    fn cordon(&self, host: u16, is_cordoned: bool) -> Result<(), DrainError> {
+        self.drainer.cordon(host, is_cordoned)
     }
 }
 
@@ -452,9 +457,10 @@ impl StatusSource for BalancerSource {
             };
             status.upfs = view.upfs.iter().map(entry).collect();
         }
-        let mut machines = self.controller.as_ref().map(|controller| controller.machines()).unwrap_or_default();
+        let mut view = self.controller.as_ref().map(|controller| controller.view()).unwrap_or_default();
         for host in &mut status.hosts {
-            host.machine = machines.remove(&HostId(host.host)).map(String::from);
+            host.machine = view.machines.remove(&HostId(host.host)).map(String::from);
+            host.cordoned = view.cordoned.contains(&host.host);
         }
         if let Some(upf) = &self.upf {
             let node = upf.n4().to_string();
@@ -469,6 +475,10 @@ impl StatusSource for BalancerSource {
 
     fn drain(&self, host: u16) -> Result<(), DrainError> {
         self.controller.as_ref().ok_or(DrainError::NoController)?.drain(host)
+    }
+
+    fn cordon(&self, host: u16, is_cordoned: bool) -> Result<(), DrainError> {
+        self.controller.as_ref().ok_or(DrainError::NoController)?.cordon(host, is_cordoned)
     }
 }
 

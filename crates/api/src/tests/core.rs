@@ -138,6 +138,10 @@ impl StatusSource for Core {
         }
     }
 
+    fn cordon(&self, host: u16, _: bool) -> Result<(), DrainError> {
+        if host == 7 { Ok(()) } else { Err(DrainError::NoHost) }
+    }
+
     fn drain(&self, host: u16) -> Result<(), DrainError> {
         if host == 7 { Ok(()) } else { Err(DrainError::NoHost) }
     }
