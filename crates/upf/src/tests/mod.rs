@@ -296,6 +296,9 @@ fn ipv4(source: Ipv4Addr, destination: Ipv4Addr, octets: u16) -> Vec<u8> {
     packet[2..4].copy_from_slice(&octets.to_be_bytes());
     packet.extend(source.octets());
     packet.extend(destination.octets());
+    let sum = packet.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>();
+    let checksum = !(sum % 0xffff) as u16;
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
     packet.resize(usize::from(octets), 0xa5);
     packet
 }
