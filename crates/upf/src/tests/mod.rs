@@ -7,6 +7,7 @@ mod limits;
 mod misuse;
 mod modules;
 mod nodes;
+mod refusals;
 mod reports;
 mod rules;
 mod scale;
@@ -66,8 +67,10 @@ fn bench_of(pools: Vec<crate::Pool>, limits: Limits) -> Bench {
     let settings = Settings {
         address: UPF.into(),
         n3: vec![N3 { ipv4: Some(UPF), ipv6: None }],
+        n3_addresses: vec![UPF.into()],
         max_sessions: 4,
         pools,
+        framed: vec![(Ipv4Addr::new(10, 45, 64, 0).into(), 18)],
         slices: vec![],
         lean: vec![],
         response_time: Duration::from_secs(3),
