@@ -15,7 +15,7 @@ use vireo_core::config::CoreConfig;
 use vireo_core::schedule::kind::procedure_in_progress;
 use vireo_core::step::{Effect, Kind, Note, StepOutput};
 use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, SliceSubscription, Subscription};
-use vireo_types::{AssocId, Bucket, Duration, Instant, Ltmsi, RanUeNgapId, Seid};
+use vireo_types::{AssocId, Bucket, DeregistrationCause, Duration, Instant, Ltmsi, RanUeNgapId, Seid};
 use vireo_wire::nas::{
     Direction, Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasAuthenticationResponse,
     NasAuthenticationResponseParameter, NasSecurityContext,
@@ -198,7 +198,10 @@ impl Bench {
             }
             step::LOST => self.event(Event::ConnectionLost { assoc: ASSOC }),
             step::SUPERSEDED => self.event(Event::Superseded),
-            step::DEREGISTER => self.event(Event::Deregister { reregister: piece.len() & 1 == 1 }),
+            step::DEREGISTER => {
+                let cause = piece.first().and_then(|cause| DeregistrationCause::try_from(*cause).ok());
+                self.event(Event::Deregister { reregister: piece.len() & 1 == 1, cause });
+            }
             step::UPF_LOST => self.event(Event::UpfLost { upf: upf() }),
             step::NODE => self.node(piece),
             step::ROUTE => drop(n2::peek(piece)),

@@ -135,7 +135,7 @@ fn uplink(ue: &UeContext, nas: Vec<u8>) -> Vec<u8> {
 fn step(ue: &mut UeContext, event: Event<'_>) {
     let mut config = CoreConfig { ciot: CiotConfig { without_pdn: true, control_plane: true }, ..CoreConfig::lab() };
     config.dnns.push(DnnConfig { name: "sos".parse().expect("a DNN"), ..config.dnns[0].clone() });
-    config.eps.emergency = "sos".parse().ok();
+    config.eps.emergency.eps = "sos".parse().ok();
     config.information.full_name = "Vireo".into();
     let mut random = |octets: &mut [u8]| octets.fill(0x5a);
     let now = Instant(1_000_000);

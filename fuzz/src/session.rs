@@ -3,8 +3,8 @@
 use super::input::Script;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use vireo_core::config::{
-    Charging, CiotConfig, CoreConfig, DnnConfig, EpsConfig, NetworkInformation, NodeName, PowerSavingConfig,
-    PowerSavingMode, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
+    Charging, CiotConfig, CoreConfig, DnnConfig, EpsConfig, KeyLifetime, NetworkInformation, NodeName, PagingConfig,
+    PowerSavingConfig, PowerSavingMode, SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
 use vireo_core::smf::{self, Create, Input, N2Sm, Output};
 use vireo_core::subscription::DnnSubscription;
@@ -60,14 +60,19 @@ pub fn config() -> CoreConfig {
         security: SecurityConfig {
             integrity: vec![IntegrityAlgorithm::NIA2, IntegrityAlgorithm::NIA1],
             ciphering: vec![CipheringAlgorithm::NEA0, CipheringAlgorithm::NEA2],
+            key_lifetime: KeyLifetime::default(),
         },
         timers: Timers::default(),
-        power_saving: PowerSavingConfig {
-            mode: Some(PowerSavingMode {
-                active_time: Duration::from_secs(60),
-                periodic_update: Duration::from_secs(7200),
-            }),
-            extended_drx: Some(Instant(0)),
+        paging: PagingConfig {
+            priority_levels: 8,
+            power_saving: PowerSavingConfig {
+                mode: Some(PowerSavingMode {
+                    active_time: Duration::from_secs(60),
+                    periodic_update: Duration::from_secs(7200),
+                }),
+                extended_drx: Some(Instant(0)),
+            },
+            ..PagingConfig::default()
         },
         upfs: vec![UpfConfig { name: "upf".into(), n4: upf(), dnns: vec![], n3_ipv6: false }],
         n4_address: IpAddr::V4(Ipv4Addr::LOCALHOST),

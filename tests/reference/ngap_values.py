@@ -265,6 +265,10 @@ def node_messages():
     yield "ErrorIndication-syntax", initiating("ErrorIndication", ("Cause", ("protocol", "transfer-syntax-error")))
     yield "Paging", initiating(
         "Paging", ("UEPagingIdentity", paging), ("PagingDRX", "v128"), ("TAIListForPaging", [{"tAI": TAI}]))
+    yield "Paging-extended-drx", initiating(
+        "Paging", ("UEPagingIdentity", paging), ("PagingDRX", "v128"), ("TAIListForPaging", [{"tAI": TAI}]),
+        ("PagingPriority", "priolevel3"),
+        ("EUTRA-PagingeDRXInformation", {"eUTRA-paging-eDRX-Cycle": "hf8", "eUTRA-paging-Time-Window": "s4"}))
     yield "OverloadStart", initiating("OverloadStart", ("AMFTrafficLoadReductionIndication", 50))
     for name, action, percent in [
         ("signalling", "reject-rrc-cr-signalling", 40),
@@ -446,6 +450,8 @@ def ran_change_messages():
         ("LocationReportingRequestType", {"eventType": "change-of-serve-cell", "reportArea": "cell"}))
     yield "LocationReportingFailureIndication", initiating(
         "LocationReportingFailureIndication", *IDS, ("Cause", ("radioNetwork", "unspecified")))
+    yield "UEContextModificationRequest-key", initiating(
+        "UEContextModificationRequest", *IDS, ("SecurityKey", (KEY, 256)), ("UESecurityCapabilities", SECURITY))
     yield "UEContextModificationFailure", unsuccessful(
         "UEContextModificationFailure", *IDS, ("Cause", ("radioNetwork", "unspecified")))
     yield "RerouteNASRequest", initiating(

@@ -378,6 +378,11 @@ def mme_messages():
             "Paging", ("UEIdentityIndexValue", (0x2EF, 10)), ("UEPagingID", ("s-TMSI", S_TMSI)), ("pagingDRX", "v64"),
             ("CNDomain", "ps"), ("TAIList", area), ("UERadioCapabilityForPaging", b"\x07" * 30),
             ("Paging-eDRXInformation", {"paging-eDRX-Cycle": "hf8", "pagingTimeWindow": "s4"})),
+        "Paging-priority": initiating(
+            "Paging", ("UEIdentityIndexValue", (0x2EF, 10)), ("UEPagingID", ("s-TMSI", S_TMSI)), ("CNDomain", "ps"),
+            ("TAIList", area), ("PagingPriority", "priolevel8")),
+        "UEContextModificationRequest-key": initiating(
+            "UEContextModificationRequest", *IDS, ("SecurityKey", (KEY, 256)), ("UESecurityCapabilities", CAPABILITY)),
         "UECapabilityInfoIndication-paging": initiating(
             "UECapabilityInfoIndication", *IDS, ("UERadioCapability", b"\xa5" * 32),
             ("UERadioCapabilityForPaging", b"\x07" * 30)),

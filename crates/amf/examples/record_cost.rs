@@ -42,6 +42,7 @@ fn amf(connected: bool) -> UeContext {
         downlink: 4 + u32::from(connected),
         next_hop: None,
         derives_keys: false,
+        agreed_at: vireo_types::Instant(0),
     });
     let session = DnnSubscription {
         dnn: dnn(),

@@ -13,7 +13,7 @@ use vireo_ops::api::{Status, StatusFilter, UePage, UeQuery};
 use vireo_ops::reload::Reload;
 use vireo_ops::supervisor::WorkerEvent;
 use vireo_ops::ue_record::UeRecord;
-use vireo_types::{AssocId, Bucket, Instant, Ltmsi, Supi};
+use vireo_types::{AssocId, Bucket, DeregistrationCause, Instant, Ltmsi, Supi};
 
 /// Input of a host: messages of the balancer, replies, worker events and commands.
 #[derive(Debug)]
@@ -51,6 +51,7 @@ pub enum Input {
         supi: Supi,
         /// True if the UE is to register again.
         reregister: bool,
+        cause: Option<DeregistrationCause>,
         /// Receives true if the host has the UE.
         reply: Sender<bool>,
     },

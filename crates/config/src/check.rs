@@ -9,18 +9,18 @@ use crate::values::{DurationText, Prefix};
 use crate::worker_process::DATA_WORKER;
 use crate::{
     Config, SubscribersConfig, Written, access, alarms, cluster, home_network, keep, keys, log, n2, n4, network,
-    runtime, s1, shards, slices as user_plane, surfaces, traces,
+    paging, runtime, s1, shards, slices as user_plane, surfaces, traces,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
-    Charging, CiotConfig, CoreConfig, DnnConfig, EpsConfig, NodeName, PowerSavingConfig, PowerSavingMode,
-    SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
+    Charging, CiotConfig, CoreConfig, DnnConfig, EmergencyNetworks, EpsConfig, KeyLifetime, NodeName, SecurityConfig,
+    SliceConfig, SliceProfile, Timers, UpfConfig,
 };
 use vireo_ops::config::DATA_NETWORKS;
 use vireo_ops::supervisor::Program;
 use vireo_subscribers::UdmConfig;
-use vireo_types::{Duration, Instant, PduSessionType, Snssai, Tac};
+use vireo_types::{Duration, PduSessionType, Snssai, Tac};
 use vireo_upf::{
     DataSlice, Fanout, FrameIo, FramesConfig, LeanSlice, Locking, Module, Pool, UpfConfig as EmbeddedUpf, XdpConfig,
     XdpMode,
@@ -107,7 +107,10 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         "UPFs need an address of this machine, not 0.0.0.0 or ::",
     );
     problems.check(listen.port() != 0, "n4.listen", "the port is 1 to 65535; PFCP's is 8805");
-    let emergency = s1::emergency(&file.s1, &dnns, problems);
+    let emergency = EmergencyNetworks {
+        nr: s1::emergency("n2.emergency-dnn", &file.n2.emergency_dnn, &dnns, problems),
+        eps: s1::emergency("s1.emergency-dnn", &file.s1.emergency_dnn, &dnns, problems),
+    };
     CoreConfig {
         name: core.name.clone(),
         plmns: core.plmns.clone(),
@@ -121,7 +124,7 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         dnns,
         security: security(&core.security, problems),
         timers: Timers { t3346: file.overload.back_off.0, ..timers(&core.timers, problems) },
-        power_saving: power_saving(&core.power_saving, problems),
+        paging: paging::paging(core, problems),
         ciot: ciot(file, problems),
         n4_address: listen.ip(),
         n4_node: n4_node(file, problems),
@@ -354,7 +357,17 @@ fn security(security: &file::Security, problems: &mut Problems) -> SecurityConfi
         }
     }
     problems.check(!security.ciphering.is_empty() && unique(&security.ciphering), key, what);
-    SecurityConfig { integrity, ciphering }
+    SecurityConfig { integrity, ciphering, key_lifetime: key_lifetime(security, problems) }
+}
+
+fn key_lifetime(security: &file::Security, problems: &mut Problems) -> KeyLifetime {
+    let (time, nas_count) = (security.key_lifetime.0, security.nas_count_limit);
+    let fits = time == Duration(0) || (Duration::from_secs(1)..=LONGEST).contains(&time);
+    problems.check(fits, "core.security.key-lifetime", "0s, or 1s to 310h is allowed");
+    let most = KeyLifetime::NAS_COUNT;
+    let fits = (100..=most).contains(&nas_count);
+    problems.check(fits, "core.security.nas-count-limit", format_args!("100 to {most} is allowed"));
+    KeyLifetime { time, nas_count }
 }
 
 fn timers(t: &file::Timers, problems: &mut Problems) -> Timers {
@@ -404,18 +417,6 @@ fn check_t3447(span: Duration, problems: &mut Problems) {
     let exact = NasGprsTimer3::from_seconds(seconds).is_ok() && span == Duration::from_secs(seconds);
     let what = "0s to 310h is allowed: 0 to 31 times 2s, 30s, 1m, 10m, 1h or 10h";
     problems.check(exact, "core.timers.t3447", what);
-}
-
-fn power_saving(saving: &file::PowerSaving, problems: &mut Problems) -> PowerSavingConfig {
-    let active = (Duration(0)..=Duration::from_secs(11_160)).contains(&saving.active_time.0);
-    problems.check(active, "core.power-saving.active-time", "0s to 3h 6m is allowed");
-    let periodic = (Duration::from_secs(60)..=Duration::from_secs(413 * 86_400)).contains(&saving.periodic_update.0);
-    problems.check(periodic, "core.power-saving.periodic-update", "1m to 413days is allowed");
-    let epoch = saving.hyperframe_epoch <= 1 << 32;
-    problems.check(epoch, "core.power-saving.hyperframe-epoch", "a Unix time in seconds is allowed, 0 to 4294967296");
-    let mode = PowerSavingMode { active_time: saving.active_time.0, periodic_update: saving.periodic_update.0 };
-    let epoch = Instant(saving.hyperframe_epoch.saturating_mul(1_000_000));
-    PowerSavingConfig { mode: saving.psm.then_some(mode), extended_drx: saving.extended_drx.then_some(epoch) }
 }
 
 fn ciot(file: &File, problems: &mut Problems) -> CiotConfig {

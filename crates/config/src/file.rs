@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use vireo_cluster::{ClusterConfig, ReplicationConfig};
-use vireo_core::config::Timers as CoreTimers;
+use vireo_core::config::{KeyLifetime, Timers as CoreTimers};
 use vireo_core::schedule::dispatch::Policy;
 use vireo_ops::config::{OverloadConfig, PoolsConfig, SliceRuntime};
 use vireo_types::{Duration, Plmn};
@@ -103,6 +103,7 @@ pub(super) struct Core {
     pub(super) amf: Amf,
     pub(super) security: Security,
     pub(super) timers: Timers,
+    pub(super) paging: Paging,
     pub(super) power_saving: PowerSaving,
     pub(super) ciot: Ciot,
     pub(super) network: Network,
@@ -118,6 +119,7 @@ impl Default for Core {
             amf: Amf { region: 2, set: 1, pointer: 0 },
             security: Security::default(),
             timers: Timers::default(),
+            paging: Paging::default(),
             power_saving: PowerSaving::default(),
             ciot: Ciot::default(),
             network: Network::default(),
@@ -147,12 +149,20 @@ pub(super) struct Amf {
 pub(super) struct Security {
     pub(super) integrity: Vec<String>,
     pub(super) ciphering: Vec<String>,
+    /// 0 means no limit.
+    pub(super) key_lifetime: DurationText,
+    pub(super) nas_count_limit: u32,
 }
 
 impl Default for Security {
     fn default() -> Self {
         let names = |all: &[&str]| all.iter().map(|n| (*n).to_owned()).collect();
-        Security { integrity: names(&["NIA2", "NIA1", "NIA3"]), ciphering: names(&["NEA2", "NEA1", "NEA3", "NEA0"]) }
+        Security {
+            integrity: names(&["NIA2", "NIA1", "NIA3"]),
+            ciphering: names(&["NEA2", "NEA1", "NEA3", "NEA0"]),
+            key_lifetime: DurationText(Duration(0)),
+            nas_count_limit: KeyLifetime::NAS_COUNT,
+        }
     }
 }
 
@@ -190,6 +200,19 @@ impl Default for Timers {
             ran_response: DurationText(t.ran_response),
             implicit_deregistration: DurationText(t.implicit_deregistration),
         }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Paging {
+    pub(super) last_node_first: bool,
+    pub(super) priority_levels: u8,
+}
+
+impl Default for Paging {
+    fn default() -> Self {
+        Paging { last_node_first: true, priority_levels: 0 }
     }
 }
 

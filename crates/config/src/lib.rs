@@ -33,6 +33,7 @@ mod n2;
 mod n4;
 mod named_servers;
 mod network;
+mod paging;
 mod problems;
 mod receiver;
 pub mod roles;

@@ -22,6 +22,8 @@ pub(super) struct N2 {
     pub(super) endpoints: Vec<IpAddr>,
     max_associations_per_address: u32,
     setup_within: DurationText,
+    /// Name of the data network of emergency PDU sessions; empty = there are none.
+    pub(super) emergency_dnn: String,
     /// Empty means any RAN node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) allow: Vec<Allow>,
@@ -39,6 +41,7 @@ impl Default for N2 {
             endpoints: Vec::new(),
             max_associations_per_address: n2.associations_per_address,
             setup_within: DurationText(n2.setup_within.into()),
+            emergency_dnn: String::new(),
             allow: Vec::new(),
         }
     }

@@ -18,7 +18,7 @@ pub(super) struct S1 {
     /// True if UEs may use NR as secondary RAT.
     pub(super) dcnr: bool,
     /// Name of the data network of emergency PDN connections; empty = there are none.
-    emergency_dnn: String,
+    pub(super) emergency_dnn: String,
 }
 
 impl Default for S1 {
@@ -35,11 +35,10 @@ impl S1 {
     }
 }
 
-/// Returns the data network of emergency PDN connections.
-pub(super) fn emergency(s1: &S1, dnns: &[DnnConfig], problems: &mut Problems) -> Option<Dnn> {
-    let name = &s1.emergency_dnn;
+/// Returns the data network of emergency services, whose name a key has; empty = there are none.
+pub(super) fn emergency(key: &str, name: &str, dnns: &[DnnConfig], problems: &mut Problems) -> Option<Dnn> {
     let dnn = dnns.iter().find(|dnn| dnn.name.as_str() == name);
-    problems.check(dnn.is_some() || name.is_empty(), "s1.emergency-dnn", format_args!("there is no [dnn.{name}]"));
+    problems.check(dnn.is_some() || name.is_empty(), key, format_args!("there is no [dnn.{name}]"));
     dnn.map(|dnn| dnn.name.clone())
 }
 

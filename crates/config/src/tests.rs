@@ -308,6 +308,8 @@ fn wrong_value_error_names_key_and_allowed() {
         ("core.amf = { region = 256, set = 1, pointer = 0 }", "core.amf.region: "),
         ("core.ciot.control-plane-data = true\nupf.n3 = ['127.0.0.1']", "n4.listen and upf.n3 need different"),
         ("core.ciot.control-plane-data = true\nn4.listen = '[::1]:1'", "n4.listen needs an IPv4 address"),
+        ("core.security.key-lifetime = '1ms'", "core.security.key-lifetime: 0s, or 1s"),
+        ("core.security.nas-count-limit = 99", "core.security.nas-count-limit: 100 to"),
         ("core.security.integrity = ['NIA0']", "core.security.integrity: NIA0 is refused"),
         ("core.security.integrity = []", "core.security.integrity: NIA2, NIA1 and NIA3 are allowed"),
         (

@@ -15,7 +15,7 @@ use crate::ids::address_pool::Range;
 use crate::subscription::UpSecurity;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use vireo_types::{Dnn, Duration, Guami, Instant, PduSessionType, Plmn, SessionAddress, Snssai, Tac};
+use vireo_types::{Dialect, Dnn, Duration, Guami, Instant, PduSessionType, Plmn, SessionAddress, Snssai, Tac};
 use vireo_wire::pfcp::NodeId;
 use vireo_wire::security::{CipheringAlgorithm, IntegrityAlgorithm};
 
@@ -38,7 +38,7 @@ pub struct CoreConfig {
     pub dnns: Vec<DnnConfig>,
     pub security: SecurityConfig,
     pub timers: Timers,
-    pub power_saving: PowerSavingConfig,
+    pub paging: PagingConfig,
     pub ciot: CiotConfig,
     /// UPFs. PDU sessions need at least one.
     pub upfs: Vec<UpfConfig>,
@@ -56,15 +56,23 @@ pub struct CoreConfig {
     pub information: NetworkInformation,
 }
 
-/// What the endpoint for eNBs changes.
+/// What the endpoint for eNBs changes, and emergency services of both dialects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EpsConfig {
     /// True if the core serves eNBs, too, so that UEs may move between 4G and 5G.
     pub interworks: bool,
     /// True if no UE may use NR as secondary RAT (TS 23.401 4.3.2a).
     pub restricts_dcnr: bool,
-    /// Data network of emergency PDN connections; `None` = there are none (TS 23.401 4.3.12).
-    pub emergency: Option<Dnn>,
+    pub emergency: EmergencyNetworks,
+}
+
+/// Data networks of emergency services, for authenticated UEs (TS 23.501 5.16.4, TS 23.401 4.3.12).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmergencyNetworks {
+    /// `None` = no emergency services in 5G.
+    pub nr: Option<Dnn>,
+    /// `None` = no emergency services in 4G.
+    pub eps: Option<Dnn>,
 }
 
 /// Name and time zone of the network, which UEs display (TS 24.501 5.4.4, TS 24.301 5.4.5). By
@@ -96,6 +104,19 @@ impl CoreConfig {
     /// Returns true if an MME of the pool has the MME Code that maps to this AMF Pointer.
     pub fn is_mme_of_pool(&self, pointer: u8) -> bool {
         pointer.wrapping_sub(self.amf_pointer) & 0x3f < MMES_OF_POOL
+    }
+
+    /// Returns the data network of emergency services in a dialect; `None` if it has none. A
+    /// separate SMF serves subscribed data networks alone.
+    pub fn emergency(&self, dialect: Dialect) -> Option<&Dnn> {
+        let EmergencyNetworks { nr, eps } = &self.eps.emergency;
+        let network = if dialect == Dialect::Nr { nr } else { eps };
+        network.as_ref().filter(|_| !self.smf_is_remote)
+    }
+
+    /// Returns true for a data network of emergency services, which needs no subscription.
+    pub fn is_emergency(&self, dnn: &Dnn) -> bool {
+        [Dialect::Nr, Dialect::Eps].into_iter().any(|dialect| self.emergency(dialect) == Some(dnn))
     }
 
     /// Returns the data network of that name, if it is allowed in the slice.
@@ -264,6 +285,29 @@ pub struct SecurityConfig {
     /// Ciphering algorithms, the preferred one first.
     #[serde(with = "identifiers")]
     pub ciphering: Vec<CipheringAlgorithm>,
+    pub key_lifetime: KeyLifetime,
+}
+
+/// Use of the keys of one authentication. A UE is authenticated again at its first request, or
+/// first message while connected, after one of the limits (TS 24.501 5.4.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyLifetime {
+    /// Zero = no limit.
+    pub time: Duration,
+    /// NAS COUNT of either direction. The COUNTs wrap around at 2^24 (TS 24.501 4.4.3.5).
+    pub nas_count: u32,
+}
+
+impl KeyLifetime {
+    /// Greatest limit of the NAS COUNT. The messages of the authentication itself, and of UEs that
+    /// cannot be authenticated at the time, need the rest.
+    pub const NAS_COUNT: u32 = 16_000_000;
+}
+
+impl Default for KeyLifetime {
+    fn default() -> Self {
+        KeyLifetime { time: Duration(0), nas_count: KeyLifetime::NAS_COUNT }
+    }
 }
 
 /// Serialization of algorithms as the identifiers of TS 33.501 5.11.1.
@@ -345,6 +389,23 @@ impl Default for Timers {
             ran_response: Duration::from_secs(10),
             implicit_deregistration: Duration::from_secs(240),
         }
+    }
+}
+
+/// How idle UEs are paged, and when they listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PagingConfig {
+    /// True if the RAN node of the last connection pages first, and the registration area only if
+    /// the UE does not answer (TS 23.501 5.4.3.1).
+    pub last_node_first: bool,
+    /// ARP priority levels from 1 to this one have a paging priority, 0 to 8 (TS 23.502 4.2.3.3).
+    pub priority_levels: u8,
+    pub power_saving: PowerSavingConfig,
+}
+
+impl Default for PagingConfig {
+    fn default() -> Self {
+        PagingConfig { last_node_first: true, priority_levels: 0, power_saving: PowerSavingConfig::default() }
     }
 }
 
@@ -439,11 +500,16 @@ mod tests {
             security: SecurityConfig {
                 integrity: vec![IntegrityAlgorithm::NIA2, IntegrityAlgorithm::NIA1, IntegrityAlgorithm::NIA3],
                 ciphering: vec![CipheringAlgorithm::NEA0, CipheringAlgorithm::NEA2],
+                key_lifetime: KeyLifetime { time: Duration(u64::MAX), nas_count: 7 },
             },
             timers: Timers { t3512: Duration(0), ..Timers::default() },
-            power_saving: PowerSavingConfig {
-                mode: Some(PowerSavingMode { active_time: Duration(1), periodic_update: Duration(u64::MAX) }),
-                extended_drx: Some(Instant(7)),
+            paging: PagingConfig {
+                last_node_first: false,
+                priority_levels: 8,
+                power_saving: PowerSavingConfig {
+                    mode: Some(PowerSavingMode { active_time: Duration(1), periodic_update: Duration(u64::MAX) }),
+                    extended_drx: Some(Instant(7)),
+                },
             },
             ciot: CiotConfig { without_pdn: true, control_plane: true },
             upfs: vec![UpfConfig {
@@ -456,7 +522,11 @@ mod tests {
             n4_node: NodeName::domain("smf.example.org").expect("a name"),
             n2_endpoints: vec![IpAddr::from([127, 0, 0, 2]), "2001:db8::2".parse().expect("an address")],
             smf_is_remote: true,
-            eps: EpsConfig { interworks: true, restricts_dcnr: true, emergency: "sos".parse().ok() },
+            eps: EpsConfig {
+                interworks: true,
+                restricts_dcnr: true,
+                emergency: EmergencyNetworks { nr: "sos".parse().ok(), eps: "sos".parse().ok() },
+            },
             information: NetworkInformation { full_name: "Vireo".into(), short_name: "V".into(), time_zone: Some(-79) },
         };
         let octets = postcard::to_allocvec(&config).expect("it encodes");

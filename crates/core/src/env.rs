@@ -51,6 +51,9 @@ pub trait RanNodes {
 
     /// Returns true if a RAN node of 5GS in the tracking area does not support one of the slices.
     fn misses(&self, tai: Tai, slices: &[Snssai]) -> bool;
+
+    /// Returns true if the RAN node is an ng-eNB, whose UEs use E-UTRA.
+    fn is_ng_enb(&self, node: AssocId) -> bool;
 }
 
 /// A set without RAN nodes.
@@ -68,6 +71,10 @@ impl RanNodes for () {
     }
 
     fn misses(&self, _: Tai, _: &[Snssai]) -> bool {
+        false
+    }
+
+    fn is_ng_enb(&self, _: AssocId) -> bool {
         false
     }
 }

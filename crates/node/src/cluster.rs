@@ -32,7 +32,7 @@ use vireo_ops::reload::Reload;
 use vireo_ops::sbi::SbiConfig;
 use vireo_sctp::{BindError, Endpoint, EndpointHandoff, Waker};
 use vireo_subscribers::{Store, UdmConfig};
-use vireo_types::Supi;
+use vireo_types::{DeregistrationCause, Supi};
 use vireo_upf::UpfHandle;
 
 /// Maximum time for which a stopping host waits until other hosts have its UEs.
@@ -417,7 +417,7 @@ impl StatusSource for ControllerSource {
         Some(Status { version, uptime_s, hosts, dead_hosts, balancers, ..Status::default() })
     }
 
-    fn deregister(&self, _: Supi, _: bool) -> Option<bool> {
+    fn deregister(&self, _: Supi, _: bool, _: Option<DeregistrationCause>) -> Option<bool> {
         Some(false)
     }
 
@@ -469,7 +469,7 @@ impl StatusSource for BalancerSource {
         Some(status)
     }
 
-    fn deregister(&self, _: Supi, _: bool) -> Option<bool> {
+    fn deregister(&self, _: Supi, _: bool, _: Option<DeregistrationCause>) -> Option<bool> {
         Some(false)
     }
 

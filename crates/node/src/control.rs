@@ -27,7 +27,7 @@ use vireo_ops::reload::Reload;
 use vireo_ops::sbi::SbiConfig;
 use vireo_sctp::{BindError, Endpoint, EndpointHandoff, HandoffError};
 use vireo_subscribers::{Changes, Store, Udm, UdmConfig, UdmError, UdmOutput};
-use vireo_types::{Ltmsi, Supi};
+use vireo_types::{DeregistrationCause, Ltmsi, Supi};
 use vireo_upf::UpfHandle;
 
 /// Maximum wait of the status API for an answer of the host.
@@ -395,8 +395,8 @@ impl StatusSource for ControlStatus {
         self.gauge.count(&self.metrics);
     }
 
-    fn deregister(&self, supi: Supi, again: bool) -> Option<bool> {
-        self.order(|reply| Input::Deregister { supi, reregister: again, reply })
+    fn deregister(&self, supi: Supi, again: bool, cause: Option<DeregistrationCause>) -> Option<bool> {
+        self.order(|reply| Input::Deregister { supi, reregister: again, cause, reply })
     }
 
     fn relocate(&self, supi: Supi, to: &str) -> Result<(), RelocateError> {

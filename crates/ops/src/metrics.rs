@@ -74,6 +74,8 @@ labels! {
         SessionModification = "session_modification",
         /// Configuration update or GUTI reallocation, until the UE has confirmed it.
         ConfigurationUpdate = "configuration_update",
+        /// Authentication of a registered UE, before a service request or while it is connected.
+        Authentication = "authentication",
         /// N2 handover (TS 23.502 4.9.1.3).
         Handover = "n2_handover",
         /// Mobility and periodic registration update (TS 23.502 4.2.2.2).

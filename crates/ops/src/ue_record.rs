@@ -220,6 +220,9 @@ pub struct UeDocument {
     /// Field of the NAS security context that is no field of a context's document. The binary form
     /// encodes it differently.
     derives_keys: bool,
+    /// As `derives_keys`; absent in documents of release 0.2.0.
+    #[serde(default)]
+    agreed_at: Instant,
     /// Only in a document of one part: the context, unless it is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     context: Option<Box<UeContext>>,
@@ -238,7 +241,9 @@ impl UeDocument {
         };
         let &UeRecord { owner, step, consumed, deadline, pin, .. } = stored;
         let RecoveryLog { outboxes, requests, transfers } = stored.recovery.clone();
-        let derives_keys = ue.as_ref().and_then(|ue| ue.security.as_ref()).is_some_and(|keys| keys.derives_keys);
+        let security = ue.as_ref().and_then(|ue| ue.security.as_ref());
+        let derives_keys = security.is_some_and(|keys| keys.derives_keys);
+        let agreed_at = security.map(|keys| keys.agreed_at).unwrap_or_default();
         let document = UeDocument {
             owner,
             step,
@@ -251,6 +256,7 @@ impl UeDocument {
             requests,
             transfers,
             derives_keys,
+            agreed_at,
             context: None,
         };
         Ok((document, ue))
@@ -267,7 +273,9 @@ impl UeDocument {
         }
         let mut octets = Vec::new();
         if let Some(mut ue) = ue {
-            ue.security.iter_mut().for_each(|keys| keys.derives_keys = self.derives_keys);
+            if let Some(keys) = &mut ue.security {
+                (keys.derives_keys, keys.agreed_at) = (self.derives_keys, self.agreed_at);
+            }
             octets = context::encode(&ue, octets).map_err(|_| UnknownUeRecord)?;
         }
         let UeDocument { owner, step, removed, consumed, deadline, pin, outboxes, requests, transfers, .. } = self;

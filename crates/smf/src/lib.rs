@@ -47,7 +47,7 @@ use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::{Client, Endpoint, IncomingRequest, Message, Outgoing, Reply};
 use vireo_store::records::{Codec, RecordError, RecordStore, StoredRecord};
 use vireo_subscribers::Store;
-use vireo_types::{Instant, Ltmsi, Seid, Supi};
+use vireo_types::{DeregistrationCause, Instant, Ltmsi, Seid, Supi};
 use vireo_wire::pfcp::{Cause, Error};
 
 /// Capacity of the input queue.
@@ -166,7 +166,7 @@ impl StatusSource for SmfStatus {
     }
 
     /// Returns false: an SMF has no UEs to deregister.
-    fn deregister(&self, _: Supi, _: bool) -> Option<bool> {
+    fn deregister(&self, _: Supi, _: bool, _: Option<DeregistrationCause>) -> Option<bool> {
         Some(false)
     }
 }

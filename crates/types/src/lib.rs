@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod deregistration;
 mod device_limit;
 mod identity;
 mod keys;
@@ -15,6 +16,7 @@ mod ran_node;
 mod time;
 
 pub use addresses::{Network, NetworkError, is_inside};
+pub use deregistration::{DeregistrationCause, DeregistrationCauseError};
 pub use device_limit::DeviceLimit;
 pub use identity::{Guami, Guti, Pei, Supi, SupiError, Tmsi};
 pub use keys::{AmfUeNgapId, AssocId, Bucket, Dialect, Ltmsi, RanUeNgapId, Seid, SessionIndex, Teid};

@@ -220,7 +220,12 @@ mod tests {
     struct Core;
 
     impl StatusSource for Core {
-        fn deregister(&self, _: vireo_types::Supi, _: bool) -> Option<bool> {
+        fn deregister(
+            &self,
+            _: vireo_types::Supi,
+            _: bool,
+            _: Option<vireo_types::DeregistrationCause>,
+        ) -> Option<bool> {
             Some(false)
         }
 

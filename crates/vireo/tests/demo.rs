@@ -200,6 +200,19 @@ fn power_saving_ues_get_waiting_packets() {
     }
 }
 
+/// The keys of UE and core, and of the RAN nodes, agree after each renewal.
+#[test]
+fn keys_of_ues_are_renewed() {
+    for rat in ["nr", "eps"] {
+        scenario_succeeds_with(rat, "key-renewal", &[("VIREO_CORE__SECURITY__KEY_LIFETIME", "1s")]);
+    }
+}
+
+#[test]
+fn emergency_ues_get_their_session() {
+    scenario_succeeds_with("nr", "emergency", &[("VIREO_N2__EMERGENCY_DNN", "internet")]);
+}
+
 #[test]
 fn all_ues_of_restarted_node_get_service() {
     for rat in ["nr", "eps"] {

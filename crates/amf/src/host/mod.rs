@@ -443,8 +443,9 @@ impl Host {
             Input::Ues { query, reply } => {
                 let _ = reply.try_send(self.ues(&query));
             }
-            Input::Deregister { supi, reregister, reply } => {
-                self.order(supi, &Event::Deregister { reregister }.into(), NfKind::StateManagement, &reply);
+            Input::Deregister { supi, reregister, cause, reply } => {
+                let event = Event::Deregister { reregister, cause };
+                self.order(supi, &event.into(), NfKind::StateManagement, &reply);
             }
             Input::Relocate { supi, upf, reply } => {
                 self.order(supi, &Event::Relocate { upf }.into(), NfKind::Session, &reply);

@@ -150,6 +150,7 @@ fn procedure(kind: Kind) -> Option<Procedure> {
         Kind::Relocation => Procedure::Relocation,
         Kind::Modification => Procedure::SessionModification,
         Kind::ConfigurationUpdate => Procedure::ConfigurationUpdate,
+        Kind::Authentication => Procedure::Authentication,
         Kind::Mobility => Procedure::Mobility,
         // A part of a service request, whose latency is counted as a whole.
         Kind::Activation => return None,
@@ -167,7 +168,7 @@ fn nf_kind(kind: Kind) -> Option<NfKind> {
         Kind::PathSwitch | Kind::Handover => NfKind::Handover,
         Kind::Paging => NfKind::Paging,
         Kind::Release => NfKind::StateManagement,
-        Kind::ConfigurationUpdate => NfKind::StateManagement,
+        Kind::ConfigurationUpdate | Kind::Authentication => NfKind::StateManagement,
         // Most of their time is waiting: until no packets are in transit, or an idle UE connects.
         Kind::Activation | Kind::Relocation | Kind::Modification => return None,
     })
@@ -189,7 +190,8 @@ fn kind(word: &str) -> Fault {
         | "nas-transport-session"
         | "nas-unproved-deregistration"
         | "nas-during-deregistration"
-        | "nas-during-detach" => Fault::NasUnexpected,
+        | "nas-during-detach"
+        | "nas-request-repeated" => Fault::NasUnexpected,
         "nas-transport-sms" => Fault::NasSms,
         "nas-transport-location" => Fault::NasLocation,
         "nas-transport-ciot" => Fault::NasCiot,

@@ -158,7 +158,7 @@ mod tests {
             Event::ConnectionLost { assoc: AssocId(3) },
             Event::Superseded,
             Event::Evicted,
-            Event::Deregister { reregister: true },
+            Event::Deregister { reregister: true, cause: None },
             Event::Smf {
                 number: 4,
                 request: SmfRequest::Release { reference: "1".into() },

@@ -68,4 +68,9 @@ impl RanNodes for RanNodeView {
         };
         self.with(|nodes| nodes.iter().any(misses))
     }
+
+    fn is_ng_enb(&self, node: AssocId) -> bool {
+        let is_it = |other: &PublishedNode| other.assoc == node && matches!(other.id, RanNodeId::NgEnb(_));
+        self.with(|nodes| nodes.iter().any(is_it))
+    }
 }

@@ -5,12 +5,13 @@ use vireo_ops::api::{
     Counts, DrainError, GnbStatus, HostStatus, LatencyStatus, PoolStatus, RelocateError, SessionStatus, Status,
     StatusFilter, StatusSource, UeChange, UePage, UeQuery, UeSelector, UeStatus, UpfStatus,
 };
-use vireo_types::Supi;
+use vireo_types::{DeregistrationCause, Supi};
 
 /// Source of the API in tests.
 #[derive(Debug, Default)]
 pub(super) struct Core {
-    pub(super) deregistered: Mutex<Vec<(Supi, bool)>>,
+    /// With the cause, 0 for none.
+    pub(super) deregistered: Mutex<Vec<(Supi, bool, u8)>>,
     /// RAN nodes besides the first.
     pub(super) further_nodes: Mutex<Vec<String>>,
     /// Hosts besides the first.
@@ -119,13 +120,13 @@ impl StatusSource for Core {
         vec![PoolStatus { dnn: "internet".into(), cidr: "10.45.0.0/16".into(), used, size: 100 }]
     }
 
-    fn deregister(&self, supi: Supi, again: bool) -> Option<bool> {
+    fn deregister(&self, supi: Supi, again: bool, cause: Option<DeregistrationCause>) -> Option<bool> {
         if *self.is_silent.lock().unwrap() {
             return None;
         }
         let known = supi.reveal().starts_with("9997000000000");
         if known {
-            self.deregistered.lock().unwrap().push((supi, again));
+            self.deregistered.lock().unwrap().push((supi, again, cause.map_or(0, u8::from)));
         }
         Some(known)
     }

@@ -191,7 +191,7 @@ fn failed_changes_are_audited_too() {
     assert_eq!(order(Role::Operate, SUPI), 202);
     assert_eq!(order(Role::Admin, "imsi-999700000009999"), 404);
     assert_eq!(order(Role::Read, SUPI), 403);
-    assert_eq!(*running.core.deregistered.lock().unwrap(), [(SUPI.parse().unwrap(), true)]);
+    assert_eq!(*running.core.deregistered.lock().unwrap(), [(SUPI.parse().unwrap(), true, 0)]);
     let log = running.get(Role::Admin, "/v1/audit").json();
     let line = |n: usize| {
         ["who", "action", "object", "result"].map(|key| log["items"][n][key].as_str().unwrap().to_owned()).join(" ")
@@ -200,6 +200,19 @@ fn failed_changes_are_audited_too() {
     assert_eq!(line(1), "operate ue.deregister imsi-999700000000001 ok");
     assert_eq!(log["items"].as_array().unwrap().len(), 2);
     assert!(running.directory.path().join("audit.jsonl").exists());
+}
+
+#[test]
+fn deregistration_accepts_permitted_causes() {
+    let running = Running::start();
+    let path = format!("/v1/ues/{SUPI}/deregister");
+    let status = |body: &str| running.request(Some(Role::Operate), "POST", &path, Some(body)).status;
+    for (cause, expected) in [(3, 202), (14, 202), (27, 202), (0, 400), (9, 400), (62, 400), (256, 422)] {
+        assert_eq!(status(&format!("{{\"cause\": {cause}}}")), expected, "{cause}");
+    }
+    assert_eq!(status(r#"{"cause": 7, "reregister": true}"#), 400);
+    let causes: Vec<u8> = running.core.deregistered.lock().unwrap().iter().map(|(_, _, cause)| *cause).collect();
+    assert_eq!(causes, [3, 14, 27]);
 }
 
 #[test]

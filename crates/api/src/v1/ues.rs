@@ -14,7 +14,9 @@ use std::net::IpAddr;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use vireo_ops::api::{Identity, RelocateError, Role, SessionStatus, UePage, UeQuery, UeSelector, UeState, UeStatus};
+use vireo_ops::api::{
+    Identity, RelocateError, Role, SessionStatus, UePage, UeQuery, UeSelector, UeState, UeStatus, deregistration_cause,
+};
 use vireo_subscribers::Store;
 use vireo_types::Supi;
 
@@ -324,6 +326,11 @@ struct Deregistration {
     /// If true, the UE is asked to register again.
     #[serde(default)]
     reregister: bool,
+    /// 5GMM cause, in 4G EMM cause: 3, 6, 7, 8, 11, 12, 13, 14, 15 or 27. Without one, the UE may
+    /// register again by itself. Not with `reregister`.
+    #[serde(default)]
+    #[schema(example = 7)]
+    cause: Option<u8>,
 }
 
 /// Deregister a UE
@@ -332,6 +339,7 @@ struct Deregistration {
 #[utoipa::path(post, path = "/v1/ues/{supi}/deregister", tag = "ues", security(("bearer" = ["operate"])),
     params(("supi" = String, Path, description = "`imsi-` and digits, or digits")), request_body = Deregistration,
     responses((status = 202, description = "The procedure has begun"),
+        (status = 400, body = Problem, content_type = "application/problem+json"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn deregister(
@@ -340,7 +348,8 @@ async fn deregister(
     SupiPath(supi): SupiPath,
     Body(request): Body<Deregistration>,
 ) -> Result<StatusCode, Problem> {
-    let result = match api.core(move |source| source.deregister(supi, request.reregister)).await? {
+    let cause = deregistration_cause(request.reregister, request.cause).map_err(Problem::bad_request)?;
+    let result = match api.core(move |source| source.deregister(supi, request.reregister, cause)).await? {
         Some(true) => Ok(StatusCode::ACCEPTED),
         Some(false) => Err(Problem::not_found(NO_UE)),
         None => Err(Problem::no_answer()),

@@ -3,7 +3,7 @@
 //! The dialect of a message is that of its association ([`vireo_types::AssocId::dialect`]). The
 //! rest of the core sees the same values for both.
 
-use super::context::{Connection, EnDc};
+use super::context::{Connection, EnDc, UeSecurityCapability};
 use super::n2::{self, Cause, ContextSetup, Fault, Route, SessionSetup, ShallowView, UeMessage};
 use super::s1;
 use crate::subscription::Ambr;
@@ -134,6 +134,14 @@ pub fn context_modification_request(connection: &Connection, ambr: Ambr) -> Vec<
     match connection.assoc.dialect() {
         Dialect::Nr => n2::context_modification_request(connection, ambr),
         Dialect::Eps => s1::context_modification_request(connection, ambr),
+    }
+}
+
+/// Encodes the change of the key of the RAN node.
+pub fn key_renewal_request(connection: &Connection, key: [u8; 32], capability: UeSecurityCapability) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => n2::key_renewal_request(connection, key, capability),
+        Dialect::Eps => s1::key_renewal_request(connection, key, capability),
     }
 }
 

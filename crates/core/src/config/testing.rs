@@ -36,9 +36,10 @@ impl CoreConfig {
             security: SecurityConfig {
                 integrity: vec![IntegrityAlgorithm::NIA2, IntegrityAlgorithm::NIA1],
                 ciphering: vec![CipheringAlgorithm::NEA2, CipheringAlgorithm::NEA0],
+                key_lifetime: KeyLifetime::default(),
             },
             timers: Timers::default(),
-            power_saving: PowerSavingConfig::default(),
+            paging: PagingConfig::default(),
             ciot: CiotConfig::default(),
             upfs: Vec::new(),
             n4_address: loopback,

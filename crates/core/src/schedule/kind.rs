@@ -184,6 +184,10 @@ pub fn procedure_in_progress(ue: &UeContext) -> Option<NfKind> {
         Some(Procedure::Deregistration(_)) => return Some(NfKind::Deregistration),
         Some(Procedure::Paging(_)) => return Some(NfKind::Paging),
         Some(Procedure::ConfigurationUpdate(_)) => return Some(NfKind::StateManagement),
+        Some(Procedure::Authentication(authenticating)) => {
+            let has_service = authenticating.has_service();
+            return Some(if has_service { NfKind::ServiceRequest } else { NfKind::Registration });
+        }
         None => {}
     }
     match ue.connection.map(|c| c.ran) {

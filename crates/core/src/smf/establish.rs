@@ -26,7 +26,7 @@ pub(super) fn create(request: &Create<'_>, env: &mut Env<'_>) -> (Option<SmConte
 fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output), Refusal> {
     let requested = match request.dialect {
         Dialect::Nr => establishment_request(request)?,
-        Dialect::Eps => esm::connectivity_request(request.n1, env.config.eps.emergency.as_ref() == Some(request.dnn))?,
+        Dialect::Eps => esm::connectivity_request(request.n1, env.config.emergency(Dialect::Eps) == Some(request.dnn))?,
     };
     let pti = requested.pti;
     let refuse = |cause| messages::reject(request.dialect, request.psi, pti, cause);

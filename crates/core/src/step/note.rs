@@ -35,6 +35,8 @@ pub enum Kind {
     /// Update of the configuration of a UE by the network, from CONFIGURATION UPDATE COMMAND or
     /// GUTI REALLOCATION COMMAND to its completion.
     ConfigurationUpdate,
+    /// Authentication of a registered UE, from the request for a vector to SECURITY MODE COMPLETE.
+    Authentication,
 }
 
 /// Output of a step for counters and logs. It has no effect on state.

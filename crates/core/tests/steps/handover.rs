@@ -453,7 +453,7 @@ fn session_message_in_handover_goes_to_target() {
     assert!(lab.context().is_some_and(|c| c.deferred.is_empty() && c.connection.is_none() && c.is_registered()));
     // A deregistration by the operator waits until the UE is at a RAN node.
     let mut lab = on_its_way();
-    lab.event(Event::Deregister { reregister: false });
+    lab.event(Event::Deregister { reregister: false, cause: None });
     assert!(lab.context().is_some_and(|c| c.is_registered()));
     lab.arrive();
     assert!(lab.events.iter().any(|e| matches!(e, ue::Event::DeregisteredByNetwork { .. })), "{:?}", lab.events);

@@ -1,7 +1,10 @@
 //! Steps of the core against the emulator's UE and gNB, one Rust module per area.
 
+mod authentication;
+mod collisions;
 mod compatibility;
 mod cost;
+mod emergency;
 mod eps;
 mod eviction;
 mod forwarding;

@@ -6,7 +6,7 @@ use crate::lab::{self, Lab};
 use vireo_core::amf::context::{DrxCycle, PagingInfo, PendingWork, PowerSaving, Procedure, Reachability};
 use vireo_core::amf::engine::Event;
 use vireo_core::smf::{RanState, Stage};
-use vireo_core::step::{Kind, Note};
+use vireo_core::step::{Effect, Kind, Note};
 use vireo_emulator::gnb;
 use vireo_emulator::ue::{self, Event as UeEvent};
 use vireo_types::*;
@@ -47,7 +47,7 @@ fn downlink_packet_reactivates_idle_ue() {
     downlink_packet(&mut lab);
     assert!(matches!(lab.context().and_then(|c| c.procedure), Some(Procedure::Paging(_))));
     lab.settle();
-    assert_eq!(pages(&lab), 2, "every gNB of the registration area");
+    assert_eq!(pages(&lab), 1, "the gNB of the last connection");
     assert_eq!(paged(&lab), (1, 0));
     assert!(lab.events.contains(&UeEvent::ServiceAccepted));
     let context = lab.context().expect("a context");
@@ -87,12 +87,12 @@ fn paging_repeats_until_given_up() {
     lab.settle();
     downlink_packet(&mut lab);
     lab.settle();
-    assert_eq!(pages(&lab), 2, "one paging at a time");
+    assert_eq!(pages(&lab), 1, "one paging at a time");
     lab.wait(Duration::from_millis(14_900));
-    assert_eq!((pages(&lab), paged(&lab)), (10, (0, 0)), "four times more");
+    assert_eq!((pages(&lab), paged(&lab)), (9, (0, 0)), "four times more, in each cell");
     let content = lab.pfcp.len();
     lab.wait(Duration::from_millis(200));
-    assert_eq!((pages(&lab), paged(&lab)), (10, (0, 1)));
+    assert_eq!((pages(&lab), paged(&lab)), (9, (0, 1)));
     let last = pfcp::Message::new(&lab.pfcp[content]).expect("a PFCP message");
     assert_eq!(last.get::<pfcp::SmReqFlags>(), Ok(Some(pfcp::SmReqFlags::DROBU)), "what waits is dropped");
     let context = lab.context().expect("a context");
@@ -119,7 +119,7 @@ fn paging_stops_after_mobile_reachable_timer() {
 #[test]
 fn deregistration_pages_idle_ue() {
     let mut lab = idle();
-    lab.event(Event::Deregister { reregister: true });
+    lab.event(Event::Deregister { reregister: true, cause: None });
     lab.settle();
     assert_eq!(paged(&lab), (1, 0));
     assert!(lab.events.contains(&UeEvent::DeregisteredByNetwork { cause: None, reregister: true }), "{:?}", lab.events);
@@ -130,7 +130,7 @@ fn deregistration_pages_idle_ue() {
 fn unanswered_deregistration_completes() {
     let mut lab = idle();
     lab.answers_paging = false;
-    lab.event(Event::Deregister { reregister: false });
+    lab.event(Event::Deregister { reregister: false, cause: None });
     lab.wait(Duration::from_secs(14));
     assert!(lab.context().is_some_and(|c| c.is_registered()));
     lab.wait(Duration::from_secs(2));
@@ -220,7 +220,7 @@ fn rejected_page_answer_stops_paging() {
     lab.congested = true;
     downlink_packet(&mut lab);
     lab.settle();
-    assert_eq!(pages(&lab), 2, "one page in each cell");
+    assert_eq!(pages(&lab), 1);
     assert!(lab.events.iter().any(|e| matches!(e, UeEvent::ServiceRejected { cause: 22, .. })), "{:?}", lab.events);
     let context = lab.context().expect("a context");
     assert!(context.procedure.is_none() && context.pending == PendingWork::default() && context.connection.is_none());
@@ -272,13 +272,147 @@ fn page_of_5g_has_drx_cycle_and_capability() {
         let drx = Some((Dialect::Nr, DrxCycle::Frames256));
         let info = PagingInfo { coding, capability: capability.clone(), drx, ..PagingInfo::default() };
         let reachability = Reachability { area: [tai].into_iter().collect(), paging: info, ..Reachability::default() };
-        let page = nr::paging(guami, Tmsi(7), &reachability);
+        let page = nr::paging(guami, Tmsi(7), &reachability, None);
         let page = NGAP_PDU::decode(&page).expect("a PDU");
         assert_eq!(page.check().expect("it decodes"), vec![]);
         assert_eq!(page.ie::<ie::PagingDRX>().and_then(Result::ok), Some(PagingDRX::v256));
         let found = page.ie::<ie::UERadioCapabilityForPaging>().map(|ie| ie.expect("it decodes").into_owned());
         assert_eq!(found, expected);
     }
+}
+
+/// Returns the associations of the pages, and the priority of the last one.
+fn paged_nodes(lab: &Lab) -> (Vec<u32>, Option<u8>) {
+    use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, ie};
+    let (mut nodes, mut priority) = (Vec::new(), None);
+    for effect in &lab.effects {
+        let Effect::Ngap { assoc, pdu } = effect else { continue };
+        let pdu = NGAP_PDU::decode_borrowed(pdu).expect("a PDU");
+        if pdu.kind() == NgapPduKind::Initiating_Paging {
+            assert_eq!(pdu.check().expect("it decodes"), vec![]);
+            nodes.push(assoc.0 - lab::ASSOC.0);
+            priority = pdu.ie::<ie::PagingPriority>().map(|ie| ie.expect("a priority") as u8 + 1);
+        }
+    }
+    (nodes, priority)
+}
+
+/// The UE has moved to the other cell, and answers there (TS 23.501 5.4.3.1).
+#[test]
+fn last_node_pages_before_registration_area() {
+    let mut lab = idle();
+    assert_eq!(lab.context().and_then(|ue| ue.reachability.last_node), Some(lab::ASSOC));
+    lab.at = 1;
+    downlink_packet(&mut lab);
+    lab.settle();
+    assert_eq!(paged_nodes(&lab).0, [0]);
+    lab.wait(Duration::from_millis(3100));
+    assert_eq!(paged_nodes(&lab).0, [0, 0, 1]);
+    assert_eq!(paged(&lab), (1, 0));
+    assert!(lab.context().is_some_and(|ue| ue.reachability.last_node.is_none() && ue.connection.is_some()));
+    lab.idle();
+    downlink_packet(&mut lab);
+    lab.settle();
+    assert_eq!(paged_nodes(&lab).0, [0, 0, 1, 1], "the other one is the last now");
+}
+
+/// The whole area at once: by configuration, without a further page, and without the last node.
+#[test]
+fn area_is_paged_without_usable_last_node() {
+    type Change = fn(&mut Lab);
+    let cases: [Change; 3] = [
+        |lab| lab.config.paging.last_node_first = false,
+        |lab| lab.config.timers.retransmissions = 0,
+        |lab| lab.change(|ue| ue.reachability.last_node = Some(AssocId(77))),
+    ];
+    for change in cases {
+        let mut lab = Lab::new();
+        lab.register();
+        lab.session(1);
+        change(&mut lab);
+        lab.idle();
+        change(&mut lab);
+        downlink_packet(&mut lab);
+        assert_eq!(paged_nodes(&lab).0, [0, 1]);
+    }
+}
+
+/// TS 38.413 9.3.1.78: the priority level of the ARP, if the operator has given it a priority.
+#[test]
+fn page_has_priority_of_session() {
+    for (levels, arp_priority, expected) in [(0, 1, None), (3, 3, Some(3)), (3, 4, None), (8, 8, Some(8))] {
+        let mut lab = Lab::new();
+        lab.config.paging.priority_levels = levels;
+        lab.subscription.slices[0].dnns[0].arp_priority = arp_priority;
+        lab.register();
+        lab.session(1);
+        lab.idle();
+        downlink_packet(&mut lab);
+        assert_eq!(paged_nodes(&lab), (vec![0], expected), "{levels} {arp_priority}");
+    }
+    // A page for signalling has none.
+    let mut lab = Lab::new();
+    lab.config.paging.priority_levels = 8;
+    lab.register();
+    lab.session(1);
+    lab.idle();
+    lab.event(Event::Deregister { reregister: false, cause: None });
+    assert_eq!(paged_nodes(&lab), (vec![0], None));
+}
+
+/// TS 24.501 5.3.16: granted on an ng-eNB, where the page has cycle and window, and waits for the
+/// window. On NR it is not granted.
+#[test]
+fn extended_drx_of_ng_enb_delays_page() {
+    use vireo_core::amf::context::ExtendedDrx;
+    use vireo_wire::ngap::{EUTRAPagingEDRXCycle, EUTRAPagingTimeWindow, NGAP_PDU, NgapPduKind, ie};
+    for is_ng_enb in [true, false] {
+        let mut lab = Lab::new();
+        lab.config.paging.power_saving.extended_drx = Some(Instant(0));
+        if is_ng_enb {
+            let plmn = lab.gnbs[0].config().tai.plmn;
+            let id = RanNodeId::NgEnb(EnbId { plmn, kind: EnbKind::Macro, id: 1 });
+            lab.nodes.0[0].1.as_mut().expect("a node").id = id;
+        }
+        lab.register();
+        lab.session(1);
+        let tmsi = lab.context().and_then(|ue| ue.identity.tmsi).expect("a 5G-TMSI");
+        let guti = [&[0, 11, 0xf2, 0x99, 0xf9, 0x07, 2, 0, 0x40][..], &tmsi.0.to_be_bytes()].concat();
+        // A cycle of 8 hyperframes, and a window of 5.12 s.
+        let update = [&[0x7e, 0, 0x41, 0x0a][..], &guti, &[0x2e, 2, 0xf0, 0x70, 0x6e, 1, 0x35]].concat();
+        let keys = lab.context().and_then(|ue| ue.security).expect("keys");
+        lab.reachable = false;
+        lab.inject(&lab::nas::protected(&keys, lab::nas::CIPHERED, &update));
+        let granted = lab.context().and_then(|ue| ue.reachability.paging.extended_drx);
+        assert_eq!(granted, is_ng_enb.then_some(ExtendedDrx { cycle: 5, window: 3 }));
+        lab.event(Event::ConnectionLost { assoc: lab::ASSOC });
+        downlink_packet(&mut lab);
+        assert_eq!(paged_nodes(&lab).0.is_empty(), is_ng_enb, "the window is not open");
+        lab.wait(Duration::from_secs(82));
+        let pdus = lab.sent.iter().rev().map(|pdu| NGAP_PDU::decode_borrowed(pdu).expect("a PDU"));
+        let mut pages = pdus.filter(|pdu| pdu.kind() == NgapPduKind::Initiating_Paging);
+        let page = pages.next().expect("a page");
+        let drx = page.ie::<ie::EUTRA_PagingeDRXInformation>().map(|ie| ie.expect("it decodes"));
+        let values = drx.map(|drx| (drx.eutra_paging_edrx_cycle, drx.eutra_paging_time_window));
+        let expected = (EUTRAPagingEDRXCycle::hf8, Some(EUTRAPagingTimeWindow::s4));
+        assert_eq!(values, is_ng_enb.then_some(expected));
+    }
+}
+
+/// PAGING of pycrate, with a priority and extended DRX of E-UTRA.
+#[test]
+fn page_equals_golden() {
+    use vireo_core::amf::context::ExtendedDrx;
+    let text = include_str!("../../../../tests/reference/golden.txt");
+    let golden = text.lines().find_map(|line| line.strip_prefix("Paging-extended-drx "));
+    let tai = Tai { plmn: "99970".parse().expect("digits"), tac: Tac(1) };
+    let guami = Guami { plmn: tai.plmn, region: 2, set: 1, pointer: 3 };
+    let drx = Some((Dialect::Nr, DrxCycle::Frames128));
+    let extended_drx = Some(ExtendedDrx { cycle: 5, window: 3 });
+    let paging = PagingInfo { drx, extended_drx, ..PagingInfo::default() };
+    let reachability = Reachability { area: [tai].into_iter().collect(), paging, ..Reachability::default() };
+    let page = vireo_core::amf::procedures::paging::nr::paging(guami, Tmsi(0xdead_beef), &reachability, Some(3));
+    assert_eq!(Some(hex::encode(page).as_str()), golden);
 }
 
 fn updates(lab: &Lab) -> (usize, usize) {

@@ -419,7 +419,7 @@ fn network_deregistration_completes() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);
-    lab.event(Event::Deregister { reregister: true });
+    lab.event(Event::Deregister { reregister: true, cause: None });
     lab.settle();
     assert!(lab.events.contains(&UeEvent::DeregisteredByNetwork { cause: None, reregister: true }));
     let context = lab.context().expect("its keys are kept for a while");
@@ -433,7 +433,7 @@ fn deregistration_without_answer_completes() {
     let mut lab = Lab::new();
     lab.register();
     lab.reachable = false;
-    lab.event(Event::Deregister { reregister: false });
+    lab.event(Event::Deregister { reregister: false, cause: None });
     assert!(matches!(lab.context().and_then(|c| c.procedure), Some(Procedure::Deregistration(_))));
     let sent = lab.sent.len();
     lab.wait(Duration::from_secs(29));

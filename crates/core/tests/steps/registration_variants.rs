@@ -1,11 +1,11 @@
 //! Variants of registration: types that are not served, and repeated authentication failures.
 
 use crate::lab::{self, Lab};
-use vireo_core::amf::context::Procedure;
+use vireo_core::amf::context::{Procedure, RanContext};
 use vireo_core::amf::engine::Event;
-use vireo_core::step::Note;
+use vireo_core::step::{Kind, Note};
 use vireo_emulator::ue::{self, UeOutput};
-use vireo_types::Duration;
+use vireo_types::{DeregistrationCause, Duration};
 
 /// Returns REGISTRATION REQUEST of this type octet with an identity.
 fn request(kind: u8, identity: &[u8]) -> Vec<u8> {
@@ -79,7 +79,7 @@ fn deregistering() -> Lab {
     lab.register();
     lab.session(1);
     lab.reachable = false;
-    lab.event(Event::Deregister { reregister: false });
+    lab.event(Event::Deregister { reregister: false, cause: None });
     lab.settle();
     lab
 }
@@ -106,6 +106,58 @@ fn update_and_service_leave_deregistration() {
     // T3522 expires four times more.
     lab.wait(Duration::from_secs(31));
     assert!(lab.context().is_some_and(|ue| !ue.is_registered() && ue.sessions.is_empty()));
+}
+
+fn deregister_with(lab: &mut Lab, cause: u8) {
+    let cause = DeregistrationCause::try_from(cause).ok();
+    assert!(cause.is_some());
+    lab.event(Event::Deregister { reregister: false, cause });
+    lab.settle();
+}
+
+/// #8 is of 4G: the UE of 5G gets #7.
+#[test]
+fn operator_deregisters_with_cause() {
+    for (cause, expected, idle) in [(11, 11, false), (27, 27, true), (8, 7, true)] {
+        let mut lab = Lab::new();
+        lab.register();
+        lab.session(1);
+        if idle {
+            lab.idle();
+        }
+        deregister_with(&mut lab, cause);
+        let by_network = ue::Event::DeregisteredByNetwork { cause: Some(expected), reregister: false };
+        assert!(lab.events.contains(&by_network), "{cause}: {:?}", lab.events);
+        assert!(lab.context().is_some_and(|ue| !ue.is_registered() && ue.connection.is_none()));
+    }
+}
+
+/// TS 24.501 5.5.2.3.5 a. The gNB does not answer, either.
+#[test]
+fn silent_ue_is_deregistered_and_released() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(1);
+    lab.reachable = false;
+    let keys = lab.context().and_then(|ue| ue.security).expect("keys");
+    let before = lab.sent.len();
+    deregister_with(&mut lab, 7);
+    let is_request = |pdu: &&Vec<u8>| {
+        let nas = lab::nas::downlink(&keys, pdu);
+        nas.is_some_and(|nas| nas[..3] == [0x7e, 0, 0x47] && nas.ends_with(&[0x58, 7]))
+    };
+    lab.wait(Duration::from_millis(29_900));
+    assert_eq!(lab.sent[before..].iter().filter(is_request).count(), 5);
+    assert!(lab.context().is_some_and(|ue| ue.is_registered()));
+    lab.wait(Duration::from_millis(200));
+    let released = lab.context().expect("its keys are kept");
+    assert!(!released.is_registered() && released.sessions.is_empty());
+    assert!(released.connection.is_some_and(|c| matches!(c.ran, RanContext::Releasing { .. })));
+    assert_eq!(lab.sent[before..].iter().filter(is_request).count(), 5);
+    // The reset of the connection, which the gNB does not answer, ends it.
+    lab.wait(Duration::from_secs(11));
+    assert!(lab.context().is_none_or(|ue| ue.connection.is_none()));
+    assert!(lab.notes.iter().any(|note| matches!(note, Note::Succeeded(Kind::Deregistration, _))));
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn busy_ue_or_unknown_target_stays() {
     assert_eq!(moved(&lab), (0, 1));
     lab.idle();
     lab.answers_paging = false;
-    lab.event(Event::Deregister { reregister: false });
+    lab.event(Event::Deregister { reregister: false, cause: None });
     lab.settle();
     relocate(&mut lab, 1);
     assert_eq!(moved(&lab), (0, 2), "it is being paged");

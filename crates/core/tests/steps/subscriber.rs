@@ -224,6 +224,16 @@ fn changed_record_authenticates_next_request() {
     assert_eq!(vectors(&lab), before + 1, "once");
 }
 
+#[test]
+fn changed_record_authenticates_service() {
+    let mut lab = connected();
+    changed(&mut lab);
+    lab.idle();
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+    assert_eq!(count(&lab, |note| matches!(note, Note::Succeeded(Kind::Authentication, _))), 1);
+    assert!(lab.context().is_some_and(|c| c.sessions[0].ran == RanState::Up && !c.pending.authenticate));
+}
+
 /// The UE has the K of the former record.
 #[test]
 fn ue_with_former_key_ends() {

@@ -85,7 +85,7 @@ impl Enb {
                 Ok(encode(out, self.common(), answer)?)
             }
             Kind::Initiating_Paging => paging(&pdu, inbox),
-            Kind::Initiating_UEContextModification => self.context_modification(&pdu, out),
+            Kind::Initiating_UEContextModification => self.context_modification(&pdu, inbox, out),
             Kind::Initiating_ErrorIndication => error_indication(&pdu, inbox),
             Kind::Initiating_OverloadStart | Kind::Initiating_OverloadStop => {
                 inbox.events.push(Event::Overload(pdu.kind() == Kind::Initiating_OverloadStart));
@@ -151,13 +151,18 @@ impl Enb {
         Ok(())
     }
 
-    /// Confirms a change of the UE context, such as another UE-AMBR.
-    fn context_modification(&mut self, pdu: &S1APPDU<'_>, out: &mut Outbox) -> Result<(), Fault> {
+    /// Confirms a change of the UE context, such as another UE-AMBR or another key.
+    fn context_modification(&mut self, pdu: &S1APPDU<'_>, inbox: &mut Inbox, out: &mut Outbox) -> Result<(), Fault> {
         extract_s1ap_ies!(pdu, UEContextModificationRequest,
             req mme: u32 = MME_UE_S1AP_ID(id),
             req enb: u32 = eNB_UE_S1AP_ID(id),
+            opt key: SecurityKey = SecurityKey(key) => key,
         );
-        let (id, _) = self.identify(mme, enb)?;
+        let (id, owner) = self.identify(mme, enb)?;
+        if let Some(key) = key {
+            let key = <[u8; 32]>::try_from(key.0.as_octets()).map_err(|_| Fault::Peer(Violation::Undecodable))?;
+            inbox.events.push(Event::ContextSetup { owner, key });
+        }
         let answer = build_s1ap!(
             SuccessfulOutcome,
             UEContextModification,

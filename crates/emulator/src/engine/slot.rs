@@ -31,6 +31,8 @@ pub(super) mod flag {
     pub(in crate::engine) const LOST: u16 = 4096;
     /// The core has updated the configuration of the UE since it was last idle.
     pub(in crate::engine) const UPDATED: u16 = 8192;
+    /// The core has taken other keys into use since the UE last rested.
+    pub(in crate::engine) const RENEWED: u16 = 16_384;
     /// A new script begins with the next [`super::super::timers::Kind::Resume`].
     pub(in crate::engine) const RESUMING: u16 = 2048;
 }

@@ -54,7 +54,8 @@ impl Worker<'_> {
             slot.flags &= match step {
                 Step::Service => flag::PAGED,
                 Step::Idle => 0,
-                _ => flag::UPDATED,
+                Step::Rest => flag::UPDATED,
+                _ => flag::UPDATED | flag::RENEWED,
             };
             slot.sequence = slot.sequence.wrapping_add(1);
             (slot.times.step_us, slot.times.began_us) = (due_us.unwrap_or(self.now_us), self.now_us);
@@ -170,7 +171,12 @@ impl Worker<'_> {
             Step::UnknownSystemTarget => return self.system_handover(owner, TargetBehaviour::Unknown),
             Step::StartPings => return self.start_pings(owner),
             Step::StopPings => return self.stop_pings(owner),
-            Step::Leave | Step::AwaitDetach | Step::AwaitRestart | Step::AwaitUpdate | Step::Repeat { .. } => return,
+            Step::Leave
+            | Step::AwaitDetach
+            | Step::AwaitRestart
+            | Step::AwaitUpdate
+            | Step::AwaitKeys
+            | Step::Repeat { .. } => return,
         };
         self.commanded(owner, commanded, cause);
     }
@@ -315,7 +321,8 @@ impl Worker<'_> {
                     self.on_packet_over_nas(owner, psi, &packet);
                 }
             }
-            Event::Secured { .. } | Event::SessionReleased { .. } => {}
+            Event::Secured { .. } => slot.flags |= flag::RENEWED,
+            Event::SessionReleased { .. } => {}
         }
     }
 
@@ -451,6 +458,7 @@ impl Worker<'_> {
             Some(Step::Sleep) => "sleep",
             Some(Step::AwaitDetach) => "detach by the network",
             Some(Step::AwaitUpdate) => "configuration update or GUTI reallocation",
+            Some(Step::AwaitKeys) => "authentication by the network",
             Some(Step::LoseTunnel) => "release of the lost tunnel and set-up of another",
             Some(Step::SecondaryNode) => "modification of the tunnel",
             Some(Step::DropSession { .. }) => "release of the session that the gNB has dropped",
@@ -499,6 +507,7 @@ impl Worker<'_> {
             Some(Step::AwaitDetach) => slot.has(flag::DEREGISTERED) && slot.ran.is_none(),
             Some(Step::AwaitRestart) => slot.has(flag::LOST),
             Some(Step::AwaitUpdate) => slot.has(flag::UPDATED),
+            Some(Step::AwaitKeys) => slot.has(flag::RENEWED),
             Some(Step::LoseTunnel) => slot.has(flag::LOST) && slot.ran.is_none_or(|_| slot.ue.has_tunnels(tunnels)),
             Some(Step::Roam) => true,
             Some(

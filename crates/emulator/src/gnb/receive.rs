@@ -51,7 +51,7 @@ impl Gnb {
             Kind::Initiating_PDUSessionResourceModify => self.resource_modify(&pdu, inbox, out),
             Kind::Successful_PDUSessionResourceModifyIndication => self.modification_confirmed(&pdu, inbox),
             Kind::Initiating_DownlinkRANConfigurationTransfer => self.configuration_transfer(&pdu, inbox, out),
-            Kind::Initiating_UEContextModification => self.context_modification(&pdu, out),
+            Kind::Initiating_UEContextModification => self.context_modification(&pdu, inbox, out),
             Kind::Successful_PathSwitchRequest => self.path_switched(&pdu, inbox),
             Kind::Unsuccessful_PathSwitchRequest => self.path_switch_failed(&pdu, inbox),
             Kind::Initiating_HandoverResourceAllocation => self.handover_request(&pdu, inbox, out),
@@ -94,13 +94,18 @@ impl Gnb {
         }
     }
 
-    /// Confirms a change of the UE context, such as another UE-AMBR.
-    fn context_modification(&mut self, pdu: &NGAPPDU<'_>, out: &mut Outbox) -> Result<(), Fault> {
+    /// Confirms a change of the UE context, such as another UE-AMBR or another key.
+    fn context_modification(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox, out: &mut Outbox) -> Result<(), Fault> {
         extract_ngap_ies!(pdu, UEContextModificationRequest,
             req amf: u64 = AMF_UE_NGAP_ID(id),
             req ran: u32 = RAN_UE_NGAP_ID(id),
+            opt key: SecurityKey = SecurityKey(key) => key,
         );
-        let (ran, _) = self.identify(amf, ran)?;
+        let (ran, owner) = self.identify(amf, ran)?;
+        if let Some(key) = key {
+            let key = <[u8; 32]>::try_from(key.0.as_octets()).map_err(|_| Fault::Peer(Violation::Undecodable))?;
+            inbox.events.push(Event::ContextSetup { owner, key });
+        }
         let answer = build_ngap!(
             SuccessfulOutcome,
             UEContextModification,

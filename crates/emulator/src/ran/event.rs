@@ -26,7 +26,8 @@ pub enum Event<C> {
         owner: u32,
         range: std::ops::Range<usize>,
     },
-    /// INITIAL CONTEXT SETUP REQUEST with the UE's security key. Its NAS follows as [`Event::Nas`].
+    /// INITIAL CONTEXT SETUP REQUEST, or UE CONTEXT MODIFICATION REQUEST with another security key.
+    /// Its NAS follows as [`Event::Nas`].
     ContextSetup {
         owner: u32,
         key: [u8; 32],

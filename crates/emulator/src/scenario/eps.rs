@@ -10,6 +10,7 @@ pub(super) static ABSENT: &[(&str, &str)] = &[
     ("profile-a", "a UE of EPS sends its IMSI; there is no SUCI"),
     ("profile-b", "as profile-a"),
     ("ng-enb", "an ng-eNB is a node of 5GS"),
+    ("emergency", "the LTE UEs of a run attach for all services"),
     ("configuration", "the eNBs of a run do not request it"),
     ("secondary-node", "the eNBs of a run have no secondary node"),
     ("dropped-session", "the eNBs of a run release no E-RAB by themselves"),
@@ -163,6 +164,7 @@ pub(super) static ALL: &[Scenario] = &[
             Step::Deregister,
         ],
     ),
+    steps("key-renewal", super::security::RENEWAL_ABOUT, super::security::EPS_RENEWAL),
     steps(
         "power-saving",
         "a UE in power saving mode sleeps, also when a packet arrives, and gets it at its update (core.power-saving.psm)",

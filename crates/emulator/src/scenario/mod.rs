@@ -1,6 +1,7 @@
 //! Scenarios: the steps of each UE of a run and their expected results.
 
 mod eps;
+mod security;
 
 use crate::negative::Case;
 use crate::rat::Rats;
@@ -103,6 +104,8 @@ pub enum Step {
     AwaitRestart,
     /// Waits for CONFIGURATION UPDATE COMMAND or GUTI REALLOCATION COMMAND.
     AwaitUpdate,
+    /// Waits until the network has authenticated the UE again, and the UE has other keys.
+    AwaitKeys,
     /// Continues at step `to`, [`crate::Options::rounds`] times in all.
     Repeat {
         /// Index of the step.
@@ -336,6 +339,8 @@ pub static ALL: &[Scenario] = &[
         "a UE in MICO mode sleeps, also when a packet arrives, and gets it at its update (core.power-saving.psm)",
         POWER_SAVING,
     ),
+    steps("key-renewal", security::RENEWAL_ABOUT, security::RENEWAL),
+    steps("emergency", security::EMERGENCY_ABOUT, security::EMERGENCY),
     steps(
         "lost-tunnel",
         "a gNB loses the tunnel of a connected UE, which gets another one; then the UE is paged when it is idle",

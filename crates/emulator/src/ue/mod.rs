@@ -103,6 +103,8 @@ pub enum Registration {
     /// As [`Registration::Fresh`], with the packets of the UE over NAS (EPS only): the UE prefers
     /// control plane CIoT EPS optimisation.
     OverNas,
+    /// As [`Registration::Fresh`], for emergency services alone (5G only).
+    Emergency,
 }
 
 /// Fault of the UE at its next authentication.
@@ -351,6 +353,8 @@ pub struct Nr {
     /// EEA and EIA for EPS, from SECURITY MODE COMMAND (TS 24.501 9.11.3.25).
     eps_algorithms: Option<u8>,
     from_eps: Option<Box<EpsOrigin>>,
+    /// True if the UE has registered for emergency services alone.
+    is_emergency: bool,
 }
 
 /// UE of 5G.

@@ -52,7 +52,7 @@ impl Ue {
             return Err(CommandError::State(self.mm));
         }
         match registration {
-            Registration::Fresh | Registration::WithoutPdn | Registration::OverNas => {
+            Registration::Fresh | Registration::WithoutPdn | Registration::OverNas | Registration::Emergency => {
                 (self.guti, self.security, self.is_foreign) = (None, None, false)
             }
             Registration::UnknownGuti => {
@@ -61,6 +61,9 @@ impl Ue {
                 self.security = None;
             }
             _ => {}
+        }
+        if initial {
+            self.own.is_emergency = registration == Registration::Emergency;
         }
         let identity = match self.guti {
             Some(guti) => nas::guti_octets(guti).to_vec(),
@@ -99,6 +102,7 @@ impl Ue {
         let kind = match registration {
             Registration::Mobility => RegistrationType::MobilityRegistrationUpdating,
             Registration::Periodic => RegistrationType::PeriodicRegistrationUpdating,
+            Registration::Emergency => RegistrationType::EmergencyRegistration,
             _ => RegistrationType::InitialRegistration,
         };
         let kind = NasFGsRegistrationType::from_registration_type(kind)
@@ -198,6 +202,9 @@ impl Ue {
         }
         if self.mm != MmState::Registering {
             return Err(Violation::Unexpected(kind::REGISTRATION_ACCEPT));
+        }
+        if accept.fgs_registration_result.emergency_registered() != self.own.is_emergency {
+            out.events.push(Event::Violation(Violation::Incomplete(kind::REGISTRATION_ACCEPT)));
         }
         let given = match &accept.fg_guti {
             Some(identity) => {

@@ -53,10 +53,16 @@ impl Ue {
             .with_ssc_mode(NasSscMode::from_mode(SscModeValue::Ssc1))
             .with_extended_protocol_configuration_options(NasExtendedProtocolConfigurationOptions::new(&PCO[..]));
         let request = Nas5gsMessage::new_5gsm(request, psi, pti).encode().map_err(|e| encoding(&e))?;
-        let transport = uplink_transport(&request, psi)
-            .with_request_type(NasRequestType::from_request_type(RequestTypeValue::InitialRequest))
-            .with_s_nssai(NasSNssai::from_sst_sd(p.snssai.sst, p.snssai.sd.map(sd_octets)))
-            .with_dnn(NasDnn::from_string(p.dnn.as_str()).map_err(|e| encoding(&e))?);
+        let transport = uplink_transport(&request, psi);
+        let transport = match self.own.is_emergency {
+            // The network selects slice and data network (TS 24.501 6.4.1.2).
+            true => transport
+                .with_request_type(NasRequestType::from_request_type(RequestTypeValue::InitialEmergencyRequest)),
+            false => transport
+                .with_request_type(NasRequestType::from_request_type(RequestTypeValue::InitialRequest))
+                .with_s_nssai(NasSNssai::from_sst_sd(p.snssai.sst, p.snssai.sd.map(sd_octets)))
+                .with_dnn(NasDnn::from_string(p.dnn.as_str()).map_err(|e| encoding(&e))?),
+        };
         self.send(header::CIPHERED, &nas::encode(transport)?, out)?;
         self.add_session(Session { psi, ..Session::pending(pti, kind) });
         Ok(())

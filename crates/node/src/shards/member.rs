@@ -128,8 +128,8 @@ impl Shard {
                 source.count();
                 Reply::Metrics(self.metrics.render())
             }
-            Request::Deregister { supi, reregister } => {
-                match message::supi(supi).map(|supi| source.deregister(supi, reregister)) {
+            Request::Deregister { supi, reregister, cause } => {
+                match message::supi(supi).map(|supi| source.deregister(supi, reregister, cause)) {
                     Some(Some(done)) => Reply::Done(done),
                     Some(None) => Reply::Busy,
                     None => Reply::Done(false),

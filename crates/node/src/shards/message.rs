@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use vireo_fabric::identity::TlsTexts;
 use vireo_ops::api::{PoolStatus, Status, StatusFilter, UePage, UeQuery};
-use vireo_types::Supi;
+use vireo_types::{DeregistrationCause, Supi};
 
 /// Maximum length of a message in bytes.
 const LONGEST: u32 = 64 << 20;
@@ -62,6 +62,7 @@ pub(super) enum Request {
     Deregister {
         supi: u64,
         reregister: bool,
+        cause: Option<DeregistrationCause>,
     },
     /// Relocates the sessions of a UE to the UPF with this name.
     Relocate {

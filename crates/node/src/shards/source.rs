@@ -14,7 +14,7 @@ use vireo_ops::api::{
     ShardStatus, SlicesStatus, Status, StatusFilter, StatusSource, UePage, UeQuery, UeSelector, WorkerStatus,
 };
 use vireo_ops::metrics::process::cpu_us_of;
-use vireo_types::Supi;
+use vireo_types::{DeregistrationCause, Supi};
 use vireo_upf::UpfHandle;
 
 /// Maximum time for the answers of all shards.
@@ -227,8 +227,8 @@ impl StatusSource for ShardsSource {
         merged.render()
     }
 
-    fn deregister(&self, supi: Supi, again: bool) -> Option<bool> {
-        let request = Request::Deregister { supi: supi.as_u64(), reregister: again };
+    fn deregister(&self, supi: Supi, again: bool, cause: Option<DeregistrationCause>) -> Option<bool> {
+        let request = Request::Deregister { supi: supi.as_u64(), reregister: again, cause };
         let replies = self.query(|_| Some(request.clone()));
         if replies.iter().any(ShardAnswer::is_done) {
             return Some(true);

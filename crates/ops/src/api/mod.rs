@@ -53,7 +53,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
-use vireo_types::Supi;
+use vireo_types::{DeregistrationCause, Supi};
 
 /// Maximum of threads for requests that wait for the core or for a database.
 const BLOCKING_THREADS: usize = 8;
@@ -412,6 +412,21 @@ struct Deregister {
     /// If true, the UE is asked to register again.
     #[serde(default, rename = "again")]
     reregister: bool,
+    #[serde(default)]
+    cause: Option<u8>,
+}
+
+/// Reads the cause of a deregistration.
+///
+/// # Errors
+///
+/// Returns the reason for the client if the cause is not permitted, or given to a UE that is to
+/// register again.
+pub fn deregistration_cause(reregister: bool, cause: Option<u8>) -> Result<Option<DeregistrationCause>, String> {
+    if reregister && cause.is_some() {
+        return Err("a UE that is to register again gets no cause".into());
+    }
+    cause.map(|cause| DeregistrationCause::try_from(cause).map_err(|error| error.to_string())).transpose()
 }
 
 async fn deregister(
@@ -419,10 +434,13 @@ async fn deregister(
     request: Result<Query<Deregister>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
     let request = request.map_err(|error| error.body_text());
-    let request = request.and_then(|Query(r)| Ok((r.supi.parse::<Supi>().map_err(|e| e.to_string())?, r.reregister)));
+    let request = request.and_then(|Query(Deregister { supi, reregister, cause })| {
+        let supi = supi.parse::<Supi>().map_err(|error| error.to_string())?;
+        Ok((supi, reregister, deregistration_cause(reregister, cause)?))
+    });
     match request {
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
-        Ok((supi, reregister)) => match shared.source.deregister(supi, reregister) {
+        Ok((supi, reregister, cause)) => match shared.source.deregister(supi, reregister, cause) {
             Some(true) => (StatusCode::ACCEPTED, "ok\n").into_response(),
             Some(false) => (StatusCode::NOT_FOUND, "no such UE is registered\n").into_response(),
             None => no_answer(),

@@ -3,7 +3,7 @@
 use super::slices::{MoveError, MoveRequest, MoveResult, SlicesStatus};
 use super::ues::{PoolStatus, UePage, UeQuery, UeSelector};
 use serde::{Deserialize, Serialize};
-use vireo_types::{Supi, SupiError};
+use vireo_types::{DeregistrationCause, Supi, SupiError};
 
 /// Maximum of UEs and of gNBs in one response.
 const LIMIT_MAX: usize = 1000;
@@ -97,10 +97,10 @@ pub trait StatusSource: Send + Sync {
         Vec::new()
     }
 
-    /// Deregisters the UE of a subscriber (TS 24.501 5.5.2.3). If `again`, the UE is asked to
-    /// register again. Returns true if there is such a UE, `None` if the core does not answer in
-    /// time.
-    fn deregister(&self, supi: Supi, again: bool) -> Option<bool>;
+    /// Deregisters the UE of a subscriber (TS 24.501 5.5.2.3) with a cause. If `again`, the UE is
+    /// asked to register again. Returns true if there is such a UE, `None` if the core does not
+    /// answer in time.
+    fn deregister(&self, supi: Supi, again: bool, cause: Option<DeregistrationCause>) -> Option<bool>;
 
     /// Returns the slices of the user plane. If `_counts`, the result contains the traffic counts
     /// of the users.

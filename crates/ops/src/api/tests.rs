@@ -15,8 +15,14 @@ const SILENT: usize = 999;
 pub(super) struct Source(Mutex<Vec<StatusFilter>>);
 
 impl StatusSource for Source {
-    fn deregister(&self, supi: vireo_types::Supi, again: bool) -> Option<bool> {
-        (!supi.reveal().ends_with('9')).then(|| again && supi.reveal() == "999700000000001")
+    fn deregister(
+        &self,
+        supi: vireo_types::Supi,
+        again: bool,
+        cause: Option<vireo_types::DeregistrationCause>,
+    ) -> Option<bool> {
+        let is_complete = again || cause.map(u8::from) == Some(7);
+        (!supi.reveal().ends_with('9')).then(|| is_complete && supi.reveal() == "999700000000001")
     }
 
     fn status(&self, filter: &StatusFilter) -> Option<Status> {
@@ -140,6 +146,11 @@ fn deregistration_needs_post() {
     assert_eq!(request(&server, "POST", path).0, "HTTP/1.1 202 Accepted");
     assert_eq!(request(&server, "POST", "/deregister?supi=999700000000002&again=true").0, "HTTP/1.1 404 Not Found");
     assert_eq!(request(&server, "POST", "/deregister?supi=me").0, "HTTP/1.1 400 Bad Request");
+    let path = "/deregister?supi=imsi-999700000000001&cause";
+    assert_eq!(request(&server, "POST", &format!("{path}=7")).0, "HTTP/1.1 202 Accepted");
+    for refused in ["9", "256", "7&again=true"] {
+        assert_eq!(request(&server, "POST", &format!("{path}={refused}")).0, "HTTP/1.1 400 Bad Request", "{refused}");
+    }
     assert_eq!(request(&server, "POST", "/deregister").0, "HTTP/1.1 400 Bad Request");
 }
 

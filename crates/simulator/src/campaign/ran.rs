@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use vireo_core::config::{
-    Charging, CiotConfig, CoreConfig, DnnConfig, EpsConfig, NetworkInformation, NodeName, PowerSavingConfig,
+    Charging, CiotConfig, CoreConfig, DnnConfig, EpsConfig, KeyLifetime, NetworkInformation, NodeName, PagingConfig,
     SecurityConfig, SliceConfig, SliceProfile, StaticPools, Timers, UpfConfig,
 };
 use vireo_core::placement::balance::BalancerId;
@@ -211,9 +211,10 @@ pub(crate) fn config() -> CoreConfig {
         security: SecurityConfig {
             integrity: vec![IntegrityAlgorithm::NIA2],
             ciphering: vec![CipheringAlgorithm::NEA2],
+            key_lifetime: KeyLifetime::default(),
         },
         timers: Timers::default(),
-        power_saving: PowerSavingConfig::default(),
+        paging: PagingConfig::default(),
         ciot: CiotConfig::default(),
         upfs: vec![UpfConfig {
             name: "upf".into(),

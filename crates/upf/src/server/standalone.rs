@@ -4,7 +4,7 @@ use crate::server::UpfHandle;
 use std::sync::Arc;
 use std::time::Instant;
 use vireo_ops::api::{MoveError, MoveRequest, MoveResult, SlicesStatus, Status, StatusFilter, StatusSource, UpfStatus};
-use vireo_types::Supi;
+use vireo_types::{DeregistrationCause, Supi};
 
 /// Status of one UPF, without subscribers.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl StatusSource for StandaloneStatus {
 
     fn upkeep(&self) {}
 
-    fn deregister(&self, _: Supi, _: bool) -> Option<bool> {
+    fn deregister(&self, _: Supi, _: bool, _: Option<DeregistrationCause>) -> Option<bool> {
         Some(false)
     }
 }

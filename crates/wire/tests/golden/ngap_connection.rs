@@ -133,6 +133,16 @@ fn context() -> Vec<Case> {
             MobilityRestrictionList = restrictions()
         ),
         ngap_case!(
+            "UEContextModificationRequest-key",
+            InitiatingMessage,
+            UEContextModification,
+            UEContextModificationRequest,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            SecurityKey = key(),
+            UESecurityCapabilities = algorithms()
+        ),
+        ngap_case!(
             "InitialContextSetupResponse",
             SuccessfulOutcome,
             InitialContextSetup,

@@ -211,6 +211,18 @@ fn amf_configuration() -> Vec<Case> {
             TAIListForPaging = TAIListForPaging(vec![TAIListForPagingItem::new(area(), None)])
         ),
         ngap_case!(
+            "Paging-extended-drx",
+            InitiatingMessage,
+            Paging,
+            Paging,
+            UEPagingIdentity = UEPagingIdentity::fiveG_S_TMSI(s_tmsi()),
+            PagingDRX = PagingDRX::v128,
+            TAIListForPaging = TAIListForPaging(vec![TAIListForPagingItem::new(area(), None)]),
+            PagingPriority = PagingPriority::priolevel3,
+            EUTRA_PagingeDRXInformation =
+                EUTRAPagingeDRXInformation::new(EUTRAPagingEDRXCycle::hf8, Some(EUTRAPagingTimeWindow::s4), None)
+        ),
+        ngap_case!(
             "OverloadStart",
             InitiatingMessage,
             OverloadStart,

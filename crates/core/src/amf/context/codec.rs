@@ -134,7 +134,12 @@ impl<'a> EncodedContext<'a> {
             postcard::take_from_bytes(self.ephemeral).map_err(|_| CodecError::Damaged)?;
         let mut context = parts::join(perpetual, ephemeral).ok_or(CodecError::Damaged)?;
         if !rest.is_empty() {
-            context.remote_sessions = postcard::from_bytes(rest).map_err(|_| CodecError::Damaged)?;
+            let (remote_sessions, rest) = postcard::take_from_bytes(rest).map_err(|_| CodecError::Damaged)?;
+            context.remote_sessions = remote_sessions;
+            if !rest.is_empty() {
+                let last_node = postcard::from_bytes(rest).map_err(|_| CodecError::Damaged)?;
+                context.reachability.last_node = Some(last_node);
+            }
         }
         Ok(context)
     }
@@ -168,18 +173,25 @@ fn piece(before: Option<&[u8]>, piece: &impl serde::Serialize, out: &mut Vec<u8>
     }
 }
 
-/// Appends the parameters of paging, if there are any, and static addresses after them.
+/// Appends the parameters of paging, static addresses, and the time of the authentication. Each is
+/// absent if it and what follows are empty.
 fn put_paging(allocation: &AllocationPart<'_>, out: &mut Vec<u8>) -> Result<(), CodecError> {
     allocation.paging().map_or(Ok(()), |paging| put(paging, out))?;
-    allocation.addressing().map_or(Ok(()), |addressing| put(&addressing, out))
+    allocation.addressing().map_or(Ok(()), |addressing| put(&addressing, out))?;
+    allocation.agreed_at().map_or(Ok(()), |agreed_at| put(&agreed_at, out))
 }
 
-/// Appends the ephemeral part and, in SBA mode, the AMF's
-/// [`RemoteSessions`](crate::sba::RemoteSessions). Without SBA mode nothing follows, so that the
-/// layout is the same.
+/// Appends the ephemeral part, in SBA mode the AMF's
+/// [`RemoteSessions`](crate::sba::RemoteSessions), and of an idle UE its last RAN node, which
+/// release 0.2.0 ignores. What is empty is absent, unless something follows.
 fn put_ephemeral(context: &UeContext, out: &mut Vec<u8>) -> Result<(), CodecError> {
     put(&parts::ephemeral(context), out)?;
-    if context.remote_sessions.is_empty() { Ok(()) } else { put(&context.remote_sessions, out) }
+    let last_node = context.reachability.last_node;
+    if context.remote_sessions.is_empty() && last_node.is_none() {
+        return Ok(());
+    }
+    put(&context.remote_sessions, out)?;
+    last_node.map_or(Ok(()), |last_node| put(&last_node, out))
 }
 
 /// Appends the encoding of a context that is stored for the first time.

@@ -24,7 +24,7 @@ pub enum RanContext {
     /// None: only NAS transport is possible. The network has sent no ciphered message on the
     /// connection.
     None,
-    /// INITIAL CONTEXT SETUP REQUEST was sent.
+    /// INITIAL CONTEXT SETUP REQUEST was sent, or UE CONTEXT MODIFICATION REQUEST with another key.
     SettingUp {
         /// Time by which the RAN node must respond.
         deadline: Instant,

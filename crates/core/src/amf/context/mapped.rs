@@ -43,7 +43,7 @@ impl NasSecurity {
     pub fn mapped_to_eps(&self, integrity: IntegrityAlgorithm, ciphering: CipheringAlgorithm) -> Self {
         let kasme = derive_mapped_kasme_idle(&KAmf::new(&self.kamf), self.last_count());
         let mapped = NasSecurity::agreed(self.key_set.mapped(), *kasme.as_octets(), integrity, ciphering);
-        NasSecurity { uplink: self.uplink, downlink: self.downlink, ..mapped }
+        NasSecurity { uplink: self.uplink, downlink: self.downlink, agreed_at: self.agreed_at, ..mapped }
     }
 
     /// Returns the context of 5G that is mapped from this one of EPS, after the message that was

@@ -41,7 +41,10 @@ pub use retry::Retry;
 pub(crate) use security::PARTIALLY_CIPHERED;
 pub use security::{KeySet, NasSecurity, NextHop, NextHopChain, SecurityFault};
 
-use crate::amf::procedures::{configuration_update, deregistration, handover, paging, registration, service_request};
+use crate::amf::procedures::common::security_setup::{Awaited, SecuritySetup};
+use crate::amf::procedures::{
+    authentication, configuration_update, deregistration, handover, paging, registration, service_request,
+};
 use crate::config::CoreConfig;
 use crate::smf::SmContext;
 use crate::subscription::{Ambr, Subscription};
@@ -112,6 +115,9 @@ pub struct Reachability {
     pub expires: Option<Instant>,
     #[serde(default)]
     pub paging: PagingInfo,
+    /// Association of the RAN node of the last connection, while the UE is idle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_node: Option<AssocId>,
 }
 
 /// Identifiers of a UE.
@@ -144,6 +150,9 @@ pub enum Registration {
     #[default]
     Deregistered,
     Registered,
+    /// Registered for emergency services alone (TS 23.501 5.16.4.1). Release 0.2.0 cannot
+    /// read it.
+    Emergency,
 }
 
 /// 5GMM procedure in progress, with its state.
@@ -157,12 +166,40 @@ pub enum Procedure {
     Paging(paging::Paging),
     /// Configuration update or GUTI reallocation. Release 0.2.0 does not read it.
     ConfigurationUpdate(configuration_update::Updating),
+    /// Authentication of a registered UE. Release 0.2.0 does not read it.
+    Authentication(Box<authentication::Authenticating>),
 }
 
 impl Procedure {
     /// Wraps a registration in progress.
     pub fn registration(registering: registration::Registering) -> Self {
         Procedure::Registration(Box::new(registering))
+    }
+
+    /// Returns the security sub-procedure while it is in progress.
+    pub fn securing(&mut self) -> Option<&mut SecuritySetup> {
+        match self {
+            Procedure::Registration(registering) => registering.securing(),
+            Procedure::Authentication(authenticating) => Some(&mut authenticating.securing),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the security sub-procedure is in progress, which gives the UE other keys.
+    pub fn is_securing(&self) -> bool {
+        match self {
+            Procedure::Registration(registering) => registering.is_securing(),
+            procedure => matches!(procedure, Procedure::Authentication(_)),
+        }
+    }
+
+    /// Returns the response of the security sub-procedure that the network waits for.
+    pub fn awaited(&self) -> Awaited {
+        match self {
+            Procedure::Registration(registering) => registering.awaited(),
+            Procedure::Authentication(authenticating) => authenticating.securing.awaited(),
+            _ => Awaited::Nothing,
+        }
     }
 }
 
@@ -208,7 +245,7 @@ impl UeContext {
 
     /// Returns true if the UE is registered, and has thus proved that it has the keys.
     pub fn is_registered(&self) -> bool {
-        self.registration == Registration::Registered
+        self.registration != Registration::Deregistered
     }
 
     /// Returns true if a handover is in progress.
@@ -223,10 +260,14 @@ impl UeContext {
     }
 
     /// Returns true if messages of sessions to UE and RAN wait: the UE is between two RAN nodes, or
-    /// an attach sends them in its own answer.
+    /// takes other keys into use, or an attach sends them in its own answer.
     pub fn defers_session_messages(&self) -> bool {
-        let attaches = matches!(&self.procedure, Some(Procedure::Registration(r)) if r.awaits_bearer());
-        attaches || self.is_between_nodes()
+        let waits = match &self.procedure {
+            Some(Procedure::Registration(registering)) => registering.awaits_bearer(),
+            Some(procedure @ Procedure::Authentication(_)) => procedure.awaited() == Awaited::SecurityMode,
+            _ => false,
+        };
+        waits || self.is_between_nodes()
     }
 
     /// Returns the AMF-UE-NGAP-IDs that messages about the UE may have: of its connection, of the
@@ -290,6 +331,7 @@ impl UeContext {
             Some(Procedure::Deregistration(d)) => Some(d.deadline()),
             Some(Procedure::Paging(p)) => Some(p.deadline()),
             Some(Procedure::ConfigurationUpdate(u)) => Some(u.deadline()),
+            Some(Procedure::Authentication(a)) => Some(a.deadline()),
         };
         let ran = self.connection.and_then(|c| match c.ran {
             RanContext::SettingUp { deadline } | RanContext::Releasing { deadline } => Some(deadline),

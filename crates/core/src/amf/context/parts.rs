@@ -78,6 +78,9 @@ pub(super) struct AllocationPart<'a> {
     /// Static addresses and framed routes of the subscription, after the parameters of paging.
     #[serde(skip)]
     addressing: Vec<Addressing>,
+    /// [`NasSecurity::agreed_at`], after the addresses.
+    #[serde(skip)]
+    agreed_at: Instant,
 }
 
 /// The ephemeral part. When written, `S` and `D` borrow from the context.
@@ -176,6 +179,10 @@ pub(super) fn perpetual(ue: &UeContext) -> Perpetual<'_> {
     }
 }
 
+fn agreed_at(ue: &UeContext) -> Instant {
+    ue.security.as_ref().map(|security| security.agreed_at).unwrap_or_default()
+}
+
 /// Returns the ephemeral part of a context.
 pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<SessionProgressRef<'_>, ProcedurePartRef<'_>> {
     Ephemeral {
@@ -227,9 +234,13 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeC
             unreachable: false,
             expires: ephemeral.expires,
             paging: allocation.paging,
+            last_node: None,
         },
         ..UeContext::new(ltmsi)
     };
+    if let Some(security) = &mut ue.security {
+        security.agreed_at = allocation.agreed_at;
+    }
     let dialect = ue.session_dialect();
     let control_plane = ue.ciot().control_plane;
     for session in &mut ue.sessions {
@@ -268,7 +279,11 @@ impl Perpetual<'_> {
             let (paging, rest) = postcard::take_from_bytes(rest).ok()?;
             perpetual.allocation.paging = paging;
             if !rest.is_empty() {
-                perpetual.allocation.addressing = postcard::from_bytes(rest).ok()?;
+                let (addressing, rest) = postcard::take_from_bytes(rest).ok()?;
+                perpetual.allocation.addressing = addressing;
+                if !rest.is_empty() {
+                    perpetual.allocation.agreed_at = postcard::from_bytes(rest).ok()?;
+                }
             }
         }
         Some(perpetual)
@@ -334,19 +349,30 @@ impl<'a> AllocationPart<'a> {
             area: SmallVec::from_slice(&ue.reachability.area),
             paging: ue.reachability.paging.clone(),
             addressing: ue.subscription.as_deref().map_or_else(Vec::new, Subscription::addressing),
+            agreed_at: agreed_at(ue),
         }
     }
 
     /// Returns true if the context, whose subscription is unchanged, has these values. Compares
     /// first what changes often.
     pub(super) fn matches(&self, ue: &UeContext) -> bool {
-        let AllocationPart { allowed, radio_capability, sessions, next_session, area, paging, addressing: _ } = self;
+        let AllocationPart {
+            allowed,
+            radio_capability,
+            sessions,
+            next_session,
+            area,
+            paging,
+            addressing: _,
+            agreed_at: agreed,
+        } = self;
         sessions.len() == ue.sessions.len()
             && sessions.iter().zip(&ue.sessions).all(|(lasting, sm)| lasting.matches(sm, ue))
             && *next_session == ue.next_session
             && allowed[..] == ue.allowed[..]
             && area[..] == ue.reachability.area[..]
             && *paging == ue.reachability.paging
+            && *agreed == agreed_at(ue)
             && radio_capability.len() == ue.radio_capability.len()
             // Comparing two empty slices is slow: the processor reads the octets that an empty
             // slice does not have.
@@ -355,19 +381,33 @@ impl<'a> AllocationPart<'a> {
 
     /// Returns the parameters of paging if they are stored.
     pub(super) fn paging(&self) -> Option<&PagingInfo> {
-        Some(&self.paging).filter(|paging| !paging.is_empty() || !self.addressing.is_empty())
+        Some(&self.paging).filter(|paging| !paging.is_empty() || self.addressing().is_some())
     }
 
     /// Returns static addresses and framed routes if they are stored.
     pub(super) fn addressing(&self) -> Option<&[Addressing]> {
-        Some(&self.addressing[..]).filter(|addressing| !addressing.is_empty())
+        Some(&self.addressing[..]).filter(|addressing| !addressing.is_empty() || self.agreed_at().is_some())
+    }
+
+    /// Returns the time of the authentication if it is stored.
+    pub(super) fn agreed_at(&self) -> Option<Instant> {
+        (self.agreed_at != Instant::default()).then_some(self.agreed_at)
     }
 
     /// Returns an owned copy.
     pub(super) fn into_static(self) -> AllocationPart<'static> {
-        let AllocationPart { allowed, radio_capability, sessions, next_session, area, paging, addressing } = self;
-        let radio_capability = Cow::Owned(radio_capability.into_owned());
-        AllocationPart { allowed, radio_capability, sessions, next_session, area, paging, addressing }
+        let AllocationPart { allowed, radio_capability, sessions, next_session, area, paging, addressing, agreed_at } =
+            self;
+        AllocationPart {
+            allowed,
+            radio_capability: Cow::Owned(radio_capability.into_owned()),
+            sessions,
+            next_session,
+            area,
+            paging,
+            addressing,
+            agreed_at,
+        }
     }
 }
 
@@ -422,6 +462,7 @@ impl Keys {
             downlink: counts.downlink,
             next_hop: counts.next_hop,
             derives_keys: matches!(self.keys, KeyOctets::Root(_)),
+            agreed_at: Instant::default(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Work that waits until a UE can be served.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use vireo_types::DeregistrationCause;
 
 /// Work queued for a UE that is idle or cannot be served yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub struct PendingWork {
     pub signalling: bool,
     /// The UE is to be deregistered; the value is true if re-registration is required.
     pub deregister: Option<bool>,
+    /// Cause of the deregistration, if the operator has named one.
+    pub cause: Option<DeregistrationCause>,
     /// The GUTI is to be changed on the present connection (TS 33.501 6.12.3).
     pub reallocate: bool,
     /// The UE of 5G is to receive its allowed NSSAI on its next connection.
@@ -44,6 +47,8 @@ const SIGNALLING: u8 = 1;
 const REALLOCATE: u8 = 2;
 const ALLOWED: u8 = 4;
 const AUTHENTICATE: u8 = 8;
+/// Position of the cause, which is stored as its index plus 1.
+const CAUSE: u32 = 4;
 
 /// Form with names.
 #[derive(Serialize, Deserialize)]
@@ -52,6 +57,8 @@ struct Named {
     sessions: u16,
     signalling: bool,
     deregister: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cause: Option<DeregistrationCause>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     reallocate: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -66,27 +73,30 @@ struct Binary(u16, u8, Option<bool>);
 
 impl Serialize for PendingWork {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let PendingWork { sessions, signalling, deregister, reallocate, allowed, authenticate } = *self;
+        let PendingWork { sessions, signalling, deregister, cause, reallocate, allowed, authenticate } = *self;
         if s.is_human_readable() {
-            return Named { sessions, signalling, deregister, reallocate, allowed, authenticate }.serialize(s);
+            return Named { sessions, signalling, deregister, cause, reallocate, allowed, authenticate }.serialize(s);
         }
         let flags =
             [(signalling, SIGNALLING), (reallocate, REALLOCATE), (allowed, ALLOWED), (authenticate, AUTHENTICATE)];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, bit)| flags | bit);
-        Binary(sessions, flags, deregister).serialize(s)
+        let cause = cause.map_or(0, |cause| cause.index() + 1);
+        Binary(sessions, flags | cause << CAUSE, deregister).serialize(s)
     }
 }
 
 impl<'de> Deserialize<'de> for PendingWork {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         if d.is_human_readable() {
-            let Named { sessions, signalling, deregister, reallocate, allowed, authenticate } = Named::deserialize(d)?;
-            return Ok(PendingWork { sessions, signalling, deregister, reallocate, allowed, authenticate });
+            let Named { sessions, signalling, deregister, cause, reallocate, allowed, authenticate } =
+                Named::deserialize(d)?;
+            return Ok(PendingWork { sessions, signalling, deregister, cause, reallocate, allowed, authenticate });
         }
         let Binary(sessions, flags, deregister) = Binary::deserialize(d)?;
         let [signalling, reallocate, allowed, authenticate] =
             [SIGNALLING, REALLOCATE, ALLOWED, AUTHENTICATE].map(|bit| flags & bit != 0);
-        Ok(PendingWork { sessions, signalling, deregister, reallocate, allowed, authenticate })
+        let cause = (flags >> CAUSE).checked_sub(1).and_then(DeregistrationCause::at);
+        Ok(PendingWork { sessions, signalling, deregister, cause, reallocate, allowed, authenticate })
     }
 }
 
@@ -98,8 +108,10 @@ mod tests {
     fn flags_roundtrip_is_exact() {
         for flags in 0..16_u8 {
             let [signalling, reallocate, allowed, authenticate] = [0, 1, 2, 3].map(|bit| flags >> bit & 1 == 1);
+            let cause = DeregistrationCause::at(flags);
+            let deregister = Some(true);
             let work =
-                PendingWork { sessions: 0x1234, signalling, deregister: Some(true), reallocate, allowed, authenticate };
+                PendingWork { sessions: 0x1234, signalling, deregister, cause, reallocate, allowed, authenticate };
             let octets = postcard::to_allocvec(&work).expect("it encodes");
             assert_eq!(postcard::from_bytes(&octets), Ok(work));
         }

@@ -63,10 +63,8 @@ impl UeContext {
     /// them. Returns false if the UE is not registered or has no keys, and cannot be resumed.
     #[must_use]
     pub fn resume(&mut self, (uplink, downlink): (u32, u32), config: &CoreConfig, now: Instant) -> bool {
-        let Some(security) = self.security.as_mut().filter(|_| self.registration == super::Registration::Registered)
-        else {
-            return false;
-        };
+        let is_registered = self.is_registered();
+        let Some(security) = self.security.as_mut().filter(|_| is_registered) else { return false };
         (security.uplink, security.downlink, security.next_hop) = (uplink, downlink, None);
         // The stored state is as old as the perpetual part: later steps had higher sequence
         // numbers.
@@ -75,7 +73,7 @@ impl UeContext {
         self.deferred.clear();
         let authenticate = self.pending.authenticate;
         self.pending = PendingWork { authenticate, ..PendingWork::default() };
-        self.reachability.unreachable = false;
+        (self.reachability.unreachable, self.reachability.last_node) = (false, None);
         // Mobile reachable timer (TS 24.501 5.3.7), started at the restart: the end of the UE's
         // last connection is unknown.
         self.reachability.begin_idle(config, now);

@@ -4,7 +4,7 @@
 //! It holds keys, algorithms and NAS COUNTs as plain data. `vireo-wire` implements the algorithms.
 
 use serde::{Deserialize, Serialize};
-use vireo_types::Dialect;
+use vireo_types::{Dialect, Instant};
 use vireo_wire::nas::Nas5gsSecurityHeaderType as Header;
 use vireo_wire::nas_eps::{NasEmmMessage, NasEpsMessage};
 use vireo_wire::security::nas_5gs::{
@@ -50,6 +50,11 @@ impl KeySet {
         KeySet((self.0 ^ Self::EPS) | Self::MAPPED)
     }
 
+    /// Returns true if the keys are mapped from those of the other dialect.
+    pub const fn is_mapped(self) -> bool {
+        self.0 & Self::MAPPED != 0
+    }
+
     /// Returns the dialect: the keys of EPS are derived from KASME, those of 5GS from KAMF.
     pub const fn dialect(self) -> Dialect {
         if self.0 & Self::EPS == 0 { Dialect::Nr } else { Dialect::Eps }
@@ -85,6 +90,10 @@ pub struct NasSecurity {
     /// context.
     #[serde(skip)]
     pub derives_keys: bool,
+    /// Time of the authentication, if the keys have a lifetime; else 0. Set when the keys are taken
+    /// into use, and stored apart.
+    #[serde(skip)]
+    pub agreed_at: Instant,
 }
 
 impl Drop for NasSecurity {
@@ -225,6 +234,7 @@ impl NasSecurity {
             downlink: 0,
             next_hop: None,
             derives_keys: false,
+            agreed_at: Instant::default(),
         }
     }
 

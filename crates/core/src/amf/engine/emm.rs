@@ -2,7 +2,8 @@
 
 pub mod protection;
 
-use super::nas::{Admitted, admit, on_named, open, updated};
+use super::authentication::{self, secure};
+use super::nas::{Admitted, admit, on_named, open, registered, updated};
 use crate::amf::context::Procedure;
 use crate::amf::n2::NasIdentity;
 use crate::amf::procedures::common::security_setup::eps;
@@ -165,57 +166,30 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
     }
 }
 
-/// Handles messages of the sub-procedures of attach and tracking area updating.
+/// Handles messages of an attach or tracking area update, and of the authentication of a registered
+/// UE.
 fn registering(ctx: &mut StepContext<'_, '_>, message: NasEmmMessage) {
-    let procedure = match ctx.ue.procedure.take() {
-        Some(Procedure::Registration(procedure)) => *procedure,
-        other => {
-            ctx.ue.procedure = other;
-            match message {
-                // A repeat: the first copy was processed.
-                NasEmmMessage::AttachComplete(_) | NasEmmMessage::TrackingAreaUpdateComplete(_) => {}
-                NasEmmMessage::IdentityResponse(_)
-                | NasEmmMessage::AuthenticationResponse(_)
-                | NasEmmMessage::AuthenticationFailure(_)
-                | NasEmmMessage::SecurityModeReject(_) => ctx.on_unexpected_message(),
-                _ => ctx.send_status_98(),
+    match message {
+        NasEmmMessage::AttachComplete(m) => {
+            // It has the answer to the default bearer (8.2.2).
+            let plain = &m.esm_message_container.value;
+            if registered(ctx)
+                && let Ok(NasEpsMessage::Esm(header, message)) = NasEpsMessage::decode(plain)
+            {
+                esm(ctx, &header, message, plain);
             }
-            return;
         }
-    };
-    let mut accepted = None;
-    let next = match message {
-        NasEmmMessage::AttachComplete(complete) => {
-            accepted = Some(complete);
-            registration::complete(ctx, procedure)
+        NasEmmMessage::TrackingAreaUpdateComplete(_) => {
+            registered(ctx);
         }
-        NasEmmMessage::TrackingAreaUpdateComplete(_) => registration::complete(ctx, procedure),
-        NasEmmMessage::IdentityResponse(m) => {
-            registration::secure(ctx, procedure, |s, t| s.on_identity(t, eps::identity(&m)))
-        }
-        NasEmmMessage::AuthenticationResponse(m) => {
-            registration::secure(ctx, procedure, |s, t| s.on_response(t, eps::response(&m)))
-        }
-        NasEmmMessage::AuthenticationFailure(m) => {
-            registration::secure(ctx, procedure, |s, t| s.on_failure(t, eps::failure(&m)))
-        }
+        NasEmmMessage::IdentityResponse(m) => secure(ctx, |s, t| s.on_identity(t, eps::identity(&m))),
+        NasEmmMessage::AuthenticationResponse(m) => secure(ctx, |s, t| s.on_response(t, eps::response(&m))),
+        NasEmmMessage::AuthenticationFailure(m) => secure(ctx, |s, t| s.on_failure(t, eps::failure(&m))),
         NasEmmMessage::SecurityModeComplete(m) => {
-            registration::secure(ctx, procedure, |s, t| s.on_security_mode_complete(t, eps::complete(&m), None))
+            secure(ctx, |s, t| s.on_security_mode_complete(t, eps::complete(&m), None));
         }
-        NasEmmMessage::SecurityModeReject(_) => {
-            registration::secure(ctx, procedure, |s, _| s.on_security_mode_reject())
-        }
-        _ => {
-            ctx.send_status_98();
-            Some(procedure)
-        }
-    };
-    ctx.ue.procedure = next.map(Procedure::registration);
-    // ATTACH COMPLETE has the answer to the default bearer (8.2.2).
-    if let Some(complete) = accepted
-        && let Ok(NasEpsMessage::Esm(header, message)) = NasEpsMessage::decode(&complete.esm_message_container.value)
-    {
-        esm(ctx, &header, message, &complete.esm_message_container.value);
+        NasEmmMessage::SecurityModeReject(_) => secure(ctx, |s, _| s.on_security_mode_reject()),
+        _ => ctx.send_status_98(),
     }
 }
 
@@ -282,8 +256,7 @@ fn restart(ctx: &mut StepContext<'_, '_>) {
 fn serve(ctx: &mut StepContext<'_, '_>, verified: Option<u32>) {
     match verified {
         Some(_) if ctx.ue.is_registered() => {
-            let serving = service_request::begin(ctx, service_request::eps::request());
-            ctx.ue.procedure = serving.map(Procedure::ServiceRequest);
+            authentication::serve(ctx, service_request::eps::request());
         }
         // 5.6.1.5: "implicitly detached" if the UE is verified, "identity cannot be derived"
         // otherwise.

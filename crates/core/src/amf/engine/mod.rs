@@ -4,6 +4,7 @@
 //! send. The caller commits the context and then executes the effects. Deadlines are in the context
 //! ([`UeContext::deadline`]); when one passes, the caller runs [`Event::Deadline`].
 
+mod authentication;
 mod emm;
 mod handover;
 mod nas;
@@ -14,7 +15,7 @@ use crate::Env;
 use crate::amf::access;
 use crate::amf::context::{Connection, Procedure, RanContext, UeContext};
 use crate::amf::n2::{Cause, Fault, InitialUeMessage, UeMessage};
-use crate::amf::procedures::common::{smf_requests, user_data, user_plane};
+use crate::amf::procedures::common::{self, smf_requests, user_data, user_plane};
 use crate::amf::procedures::{
     self, an_release, configuration_update, deregistration, paging, registration, service_request, session,
 };
@@ -25,7 +26,9 @@ use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
 use crate::subscription::{Ambr, AuthenticationError, AuthenticationInfo, Subscription};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_types::{AmfUeNgapId, AssocId, Dialect, Ltmsi, NrCgi, RanUeNgapId, Seid, Snssai, Tai, limits};
+use vireo_types::{
+    AmfUeNgapId, AssocId, DeregistrationCause, Dialect, Ltmsi, NrCgi, RanUeNgapId, Seid, Snssai, Tai, limits,
+};
 use vireo_wire::gtpu;
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
@@ -93,6 +96,8 @@ pub enum Event<'a> {
     Deregister {
         /// True if the UE is to register again.
         reregister: bool,
+        /// Cause of a UE that is not to register again.
+        cause: Option<DeregistrationCause>,
     },
     /// The operator requests relocation of the UE's sessions to another UPF.
     Relocate {
@@ -147,7 +152,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
         Event::Initial { assoc, message } => initial(&mut ctx, assoc, message),
         Event::Congested { assoc, message } => congested(&mut ctx, assoc, message),
         Event::Ngap { assoc, amf_id, pdu } => ngap(&mut ctx, assoc, amf_id, pdu),
-        Event::Authentication(answer) => authentication(&mut ctx, answer),
+        Event::Authentication(answer) => authentication::on_vector(&mut ctx, answer),
         Event::Pfcp { seid, message } => n4(&mut ctx, seid, message),
         Event::PfcpTimeout { seid } => pfcp(&mut ctx, seid, Input::PfcpTimeout, Input::TargetPfcpTimeout),
         Event::UpfLost { upf } => upf_lost(&mut ctx, upf),
@@ -169,7 +174,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
             deregistration::superseded(&mut ctx);
         }
         Event::Evicted => evicted(&mut ctx),
-        Event::Deregister { reregister } => deregister(&mut ctx, reregister),
+        Event::Deregister { reregister, cause } => deregister(&mut ctx, reregister, cause),
         Event::SubscriberChanged { subscription, is_repeated } => {
             subscription::changed(&mut ctx, subscription, is_repeated)
         }
@@ -201,18 +206,30 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
 }
 
 /// Deregisters the UE: at once if it is connected, else after it has been paged.
-fn deregister(ctx: &mut StepContext<'_, '_>, reregister: bool) {
+fn deregister(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option<DeregistrationCause>) {
     if ctx.ue.is_registered() && ctx.ue.connection.is_some() && !ctx.ue.is_between_nodes() {
         abort_procedure(ctx);
-        begin_deregistration(ctx, reregister);
+        begin_deregistration(ctx, reregister, cause);
     } else if ctx.ue.is_registered() {
-        ctx.ue.pending.deregister = Some(reregister);
+        (ctx.ue.pending.deregister, ctx.ue.pending.cause) = (Some(reregister), cause);
     }
 }
 
-/// Starts the deregistration of a UE, with the cause that its subscriber's record has.
-fn begin_deregistration(ctx: &mut StepContext<'_, '_>, reregister: bool) {
-    let cause = subscription::cause(ctx.ue);
+/// Starts the deregistration of a UE, with the cause that its subscriber's record has, else with
+/// that of the operator.
+fn begin_deregistration(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option<DeregistrationCause>) {
+    match subscription::cause(ctx.ue) {
+        None => {
+            let dialect = ctx.ue.dialect();
+            let procedure = deregistration::by_network(ctx, reregister, cause.map(|cause| cause.value_in(dialect)));
+            ctx.ue.procedure = procedure.map(Procedure::Deregistration);
+        }
+        cause => begin_deregistration_with(ctx, reregister, cause),
+    }
+}
+
+fn begin_deregistration_with(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option<GmmCause>) {
+    let cause = cause.map(|cause| common::emm::cause_value(ctx.ue.dialect(), cause));
     let procedure = deregistration::by_network(ctx, reregister, cause);
     ctx.ue.procedure = procedure.map(Procedure::Deregistration);
 }
@@ -270,7 +287,7 @@ fn reach_ue(ctx: &mut StepContext<'_, '_>) {
         Some(ran) if ran == RanContext::SetUp || ctx.ue.is_served_by_nas() => {
             let wanted = ctx.ue.pending.take();
             if let Some(reregister) = wanted.deregister {
-                return begin_deregistration(ctx, reregister);
+                return begin_deregistration(ctx, reregister, wanted.cause);
             }
             if wanted.signalling {
                 user_plane::step_all(ctx, || Input::Reachable);
@@ -290,6 +307,7 @@ fn pending_bearers(ue: &UeContext) -> u16 {
 /// Executes pending work that does not need the UE, which did not respond.
 fn on_unreachable(ctx: &mut StepContext<'_, '_>) {
     if let Some(reregister) = ctx.ue.pending.deregister.take() {
+        ctx.ue.pending.cause = None;
         deregistration::by_network(ctx, reregister, None);
     }
 }
@@ -382,6 +400,7 @@ fn connect(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMes
         ran: RanContext::None,
     });
     ctx.ue.reachability.unreachable = false;
+    ctx.ue.reachability.last_node = None;
     ctx.ue.reachability.paging.ciot.ends_after_downlink = false;
 }
 
@@ -514,7 +533,15 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
         UeMessage::SecondaryRatUsage { uplink, downlink } => {
             ctx.note(Note::SecondaryRatUsage { uplink, downlink });
         }
-        UeMessage::ContextModificationFailure => ctx.note(Note::fault("context-modification-failure")),
+        UeMessage::ContextModificationResponse => context_is_set_up(ctx),
+        UeMessage::ContextModificationFailure => {
+            ctx.note(Note::fault("context-modification-failure"));
+            // The RAN node has not taken the key into use that follows from the new NAS keys.
+            if ctx.ue.connection.is_some_and(|c| matches!(c.ran, RanContext::SettingUp { .. })) {
+                abort_procedure(ctx);
+                ctx.release(registration::network_release());
+            }
+        }
         UeMessage::RadioCapability { whole, paging } => radio_capability(ctx, whole, paging),
         UeMessage::Error(cause) => {
             ctx.note(Note::fault("error-indication-received"));
@@ -577,6 +604,7 @@ fn uplink_nas(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
         Dialect::Nr => nas::uplink(ctx, nas),
         Dialect::Eps => emm::uplink(ctx, nas),
     }
+    authentication::renew_keys(ctx);
 }
 
 /// The RAN node has set up the UE context.
@@ -622,21 +650,11 @@ fn abort_procedure(ctx: &mut StepContext<'_, '_>) {
         Some(Procedure::ServiceRequest(_)) => service_request::failed(ctx),
         Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(ctx, deregistering),
         Some(Procedure::ConfigurationUpdate(updating)) => configuration_update::abort(ctx, updating),
+        Some(Procedure::Authentication(_)) => procedures::authentication::abort(ctx),
         // Paging has no connection to lose.
         Some(paging @ Procedure::Paging(_)) => ctx.ue.procedure = Some(paging),
         None => {}
     }
-}
-
-fn authentication(ctx: &mut StepContext<'_, '_>, answer: Result<AuthenticationInfo, AuthenticationError>) {
-    if let Some(Procedure::Registration(registering)) = ctx.ue.procedure.take_if(is_registration) {
-        let next = registration::secure(ctx, *registering, |s, ctx| s.on_vector(ctx, answer));
-        ctx.ue.procedure = next.map(Procedure::registration);
-    }
-}
-
-fn is_registration(procedure: &mut Procedure) -> bool {
-    matches!(procedure, Procedure::Registration(_))
 }
 
 /// Handles a message on N4: PFCP, or a G-PDU with a packet for the UE.
@@ -678,6 +696,7 @@ fn deadline(ctx: &mut StepContext<'_, '_>) {
         Some(Procedure::Registration(registering)) => {
             ctx.ue.procedure = registration::on_deadline(ctx, *registering).map(Procedure::registration);
         }
+        Some(Procedure::Authentication(authenticating)) => authentication::on_deadline(ctx, *authenticating),
         Some(Procedure::ServiceRequest(serving)) if serving.deadline() <= now => service_request::failed(ctx),
         Some(Procedure::Deregistration(deregistering)) => {
             ctx.ue.procedure = deregistration::on_deadline(ctx, deregistering).map(Procedure::Deregistration);
@@ -718,7 +737,7 @@ fn deadline(ctx: &mut StepContext<'_, '_>) {
         } else if !ctx.ue.reachability.on_expiry(config, now) {
             ctx.ue.procedure = None;
             // Implicit deregistration timer.
-            deregistration::by_network(ctx, false, Some(GmmCause::ImplicitlyDeregistered));
+            deregistration::by_network(ctx, false, Some(GmmCause::ImplicitlyDeregistered.as_u8()));
         }
     }
 }

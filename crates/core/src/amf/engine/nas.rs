@@ -2,6 +2,7 @@
 
 pub mod protection;
 
+use super::authentication::{self, secure};
 use crate::amf::context::{NasSecurity, PARTIALLY_CIPHERED, Procedure, SecurityFault, UeContext};
 use crate::amf::n2::NasIdentity;
 use crate::amf::procedures::common::congestion;
@@ -139,7 +140,7 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
             if received.verified.is_none() && ctx.ue.procedure.is_some() {
                 return deregistration::unproved(ctx, switch_off);
             }
-            ctx.ue.procedure = None;
+            authentication::end_procedure(ctx);
             deregistration::by_ue(ctx, switch_off);
         }
         Nas5gmmMessage::DeregistrationAcceptUeTerminated(_) => match ctx.ue.procedure.take() {
@@ -167,48 +168,37 @@ pub(super) fn updated(ctx: &mut StepContext<'_, '_>) {
     }
 }
 
-/// Handles messages of the sub-procedures of registration.
-fn registering(ctx: &mut StepContext<'_, '_>, message: Nas5gmmMessage) {
-    let procedure = match ctx.ue.procedure.take() {
-        Some(Procedure::Registration(procedure)) => *procedure,
+/// Handles the completion of a registration, attach or update by the UE. Returns false for a
+/// repeat, which changes nothing: the first copy was processed.
+pub(super) fn registered(ctx: &mut StepContext<'_, '_>) -> bool {
+    match ctx.ue.procedure.take() {
+        Some(Procedure::Registration(procedure)) => {
+            ctx.ue.procedure = registration::complete(ctx, *procedure).map(Procedure::registration);
+            true
+        }
         other => {
             ctx.ue.procedure = other;
-            match message {
-                // A repeat: the first copy was processed.
-                Nas5gmmMessage::RegistrationComplete(_) => {}
-                Nas5gmmMessage::IdentityResponse(_)
-                | Nas5gmmMessage::AuthenticationResponse(_)
-                | Nas5gmmMessage::AuthenticationFailure(_)
-                | Nas5gmmMessage::SecurityModeReject(_) => ctx.on_unexpected_message(),
-                _ => ctx.send_status_98(),
-            }
-            return;
+            false
         }
-    };
-    let next = match message {
-        Nas5gmmMessage::RegistrationComplete(_) => registration::complete(ctx, procedure),
-        Nas5gmmMessage::IdentityResponse(m) => {
-            registration::secure(ctx, procedure, |s, t| s.on_identity(t, nr::identity(&m)))
+    }
+}
+
+/// Handles messages of a registration, and of the authentication of a registered UE.
+fn registering(ctx: &mut StepContext<'_, '_>, message: Nas5gmmMessage) {
+    match message {
+        Nas5gmmMessage::RegistrationComplete(_) => {
+            registered(ctx);
         }
-        Nas5gmmMessage::AuthenticationResponse(m) => {
-            registration::secure(ctx, procedure, |s, t| s.on_response(t, nr::response(&m)))
-        }
-        Nas5gmmMessage::AuthenticationFailure(m) => {
-            registration::secure(ctx, procedure, |s, t| s.on_failure(t, nr::failure(&m)))
-        }
+        Nas5gmmMessage::IdentityResponse(m) => secure(ctx, |s, t| s.on_identity(t, nr::identity(&m))),
+        Nas5gmmMessage::AuthenticationResponse(m) => secure(ctx, |s, t| s.on_response(t, nr::response(&m))),
+        Nas5gmmMessage::AuthenticationFailure(m) => secure(ctx, |s, t| s.on_failure(t, nr::failure(&m))),
         Nas5gmmMessage::SecurityModeComplete(m) => {
             let (pei, container) = nr::complete(&m);
-            registration::secure(ctx, procedure, |s, t| s.on_security_mode_complete(t, pei, container))
+            secure(ctx, |s, t| s.on_security_mode_complete(t, pei, container));
         }
-        Nas5gmmMessage::SecurityModeReject(_) => {
-            registration::secure(ctx, procedure, |s, _| s.on_security_mode_reject())
-        }
-        _ => {
-            ctx.send_status_98();
-            Some(procedure)
-        }
-    };
-    ctx.ue.procedure = next.map(Procedure::registration);
+        Nas5gmmMessage::SecurityModeReject(_) => secure(ctx, |s, _| s.on_security_mode_reject()),
+        _ => ctx.send_status_98(),
+    }
 }
 
 fn registration(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationRequest, verified: Option<u32>) {
@@ -227,8 +217,10 @@ fn registration(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationRequest,
     if registration::repeats(ctx, &request, &[]) {
         return;
     }
+    // A request on a connection, as the first one of a connection (5.5.1.2.8 d, f).
+    on_named(ctx, verified, NasIdentity::from_mobile_identity(&message.fgs_mobile_identity.value));
     // TS 24.501 5.5.1.2.8 d to f: another request ends the procedure in progress.
-    ctx.ue.procedure = None;
+    authentication::end_procedure(ctx);
     // Drops a service accept that waits for an SMF: it would be sent under the old keys.
     ctx.ue.remote_sessions.pending_accept = None;
     if verified.is_some() && is_own {
@@ -244,8 +236,7 @@ fn serve(ctx: &mut StepContext<'_, '_>, message: &NasServiceRequest, count: u32)
         Some(Nas5gmmMessage::ServiceRequest(inner)) => service_request::nr::read(&inner),
         _ => service_request::nr::read(message),
     };
-    let serving = service_request::begin(ctx, request);
-    ctx.ue.procedure = serving.map(Procedure::ServiceRequest);
+    authentication::serve(ctx, request);
 }
 
 fn ul_transport(ctx: &mut StepContext<'_, '_>, message: &NasUlNasTransport) {
@@ -390,10 +381,7 @@ pub(super) fn open<'n>(ctx: &mut StepContext<'_, '_>, dialect: Dialect, nas: &'n
 
 /// Returns the security context of the Security Mode Command in progress.
 fn pending<'t>(ctx: &'t mut StepContext<'_, '_>) -> Option<&'t mut NasSecurity> {
-    match &mut ctx.ue.procedure {
-        Some(Procedure::Registration(registering)) => registering.securing()?.pending(),
-        _ => None,
-    }
+    ctx.ue.procedure.as_mut()?.securing()?.pending()
 }
 
 /// Decodes a plain message. A faulty message gets the answer of TS 24.501 clause 7 if `answers` is

@@ -5,7 +5,7 @@
 //! so that an event that arrives twice, or late, changes nothing more.
 
 use super::{change_ambr, deregister};
-use crate::amf::context::{RanContext, UeContext};
+use crate::amf::context::{RanContext, Registration, UeContext};
 use crate::amf::procedures::common::{moves, user_plane};
 use crate::smf::{self, Input, SmContext, Stage};
 use crate::step::{Kind, Note, StepContext};
@@ -34,15 +34,19 @@ pub(super) fn changed(ctx: &mut StepContext<'_, '_>, subscription: Option<Subscr
     if ctx.ue.subscription.as_deref() != subscription.as_ref() {
         ctx.ue.subscription = subscription.map(Arc::new);
     }
+    // An emergency registration needs no subscription (TS 23.501 5.16.4.1).
+    if ctx.ue.registration == Registration::Emergency {
+        return;
+    }
     if cause(ctx.ue).is_some() {
-        return deregister(ctx, false);
+        return deregister(ctx, false, None);
     }
     let Some(subscription) = ctx.ue.subscription.clone() else { return };
     if !keep_slices(ctx, &subscription) {
-        return deregister(ctx, true);
+        return deregister(ctx, true, None);
     }
     if loses_last_bearer(ctx, &subscription) {
-        return deregister(ctx, true);
+        return deregister(ctx, true, None);
     }
     for at in (0..ctx.ue.sessions.len()).rev() {
         change_session(ctx, at, &subscription);
@@ -73,7 +77,7 @@ fn loses_last_bearer(ctx: &StepContext<'_, '_>, subscription: &Subscription) -> 
     let needs_one = ctx.ue.dialect() == Dialect::Eps && !ctx.ue.ciot().without_pdn;
     let mut live = ctx.ue.sessions.iter().filter(|session| is_there(session)).peekable();
     let is_withdrawn = |session: &SmContext| {
-        let is_emergency = ctx.env.config.eps.emergency.as_ref() == Some(&session.terms.dnn);
+        let is_emergency = ctx.env.config.is_emergency(&session.terms.dnn);
         !is_emergency && subscription.data_network(session.terms.snssai, &session.terms.dnn).is_none()
     };
     needs_one && live.peek().is_some() && live.all(is_withdrawn)
@@ -88,7 +92,7 @@ fn is_there(session: &SmContext) -> bool {
 /// subscribed terms. An emergency PDN connection needs no subscription.
 fn change_session(ctx: &mut StepContext<'_, '_>, at: usize, subscription: &Subscription) {
     let session = &ctx.ue.sessions[at];
-    if !is_there(session) || ctx.env.config.eps.emergency.as_ref() == Some(&session.terms.dnn) {
+    if !is_there(session) || ctx.env.config.is_emergency(&session.terms.dnn) {
         return;
     }
     let changes = session.terms.change.is_some();

@@ -102,7 +102,7 @@ pub enum UeMessage {
         uplink: u64,
         downlink: u64,
     },
-    /// UE CONTEXT MODIFICATION FAILURE.
+    ContextModificationResponse,
     ContextModificationFailure,
     /// PATH SWITCH REQUEST of the new RAN node.
     PathSwitch(PathSwitch),
@@ -209,6 +209,7 @@ impl UeMessage {
             UeMessage::Location(_) => "LocationReport",
             UeMessage::LocationReportingFailure => "LocationReportingFailureIndication",
             UeMessage::SecondaryRatUsage { .. } => "SecondaryRATDataUsageReport",
+            UeMessage::ContextModificationResponse => "UEContextModificationResponse",
             UeMessage::ContextModificationFailure => "UEContextModificationFailure",
             UeMessage::RadioCapability { .. } => "UERadioCapabilityInfoIndication",
             UeMessage::NonDelivery => "NASNonDeliveryIndication",
@@ -310,9 +311,8 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
             UeMessage::Location(location(pdu).unwrap_or_default())
         }
         NgapPduKind::Initiating_LocationReportingFailureIndication => UeMessage::LocationReportingFailure,
-        NgapPduKind::Initiating_SecondaryRATDataUsageReport | NgapPduKind::Successful_UEContextModification => {
-            UeMessage::Report
-        }
+        NgapPduKind::Initiating_SecondaryRATDataUsageReport => UeMessage::Report,
+        NgapPduKind::Successful_UEContextModification => UeMessage::ContextModificationResponse,
         NgapPduKind::Initiating_PDUSessionResourceNotify => session_notify(pdu)?,
         NgapPduKind::Initiating_PDUSessionResourceModifyIndication => {
             let list = required(pdu, pdu.ie::<ie::PDUSessionResourceModifyListModInd>())?;

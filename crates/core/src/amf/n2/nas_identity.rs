@@ -35,9 +35,14 @@ impl NasIdentity {
             }
             _ => return None,
         };
+        NasIdentity::from_mobile_identity(identity.get(..length)?)
+    }
+
+    /// Reads the value of a 5GS mobile identity IE; `None` if it is no temporary identity.
+    pub fn from_mobile_identity(identity: &[u8]) -> Option<Self> {
         // Figures 9.11.3.4.1 (5G-GUTI) and 9.11.3.4.5 (5G-S-TMSI): AMF Set ID 10 | AMF Pointer 6,
         // then 5G-TMSI.
-        let (region, tail) = match identity.get(..length)? {
+        let (region, tail) = match identity {
             [kind, a, b, c, region, tail @ ..] if kind & 0x07 == GUTI => (Some([*a, *b, *c, *region]), tail),
             [kind, tail @ ..] if kind & 0x07 == S_TMSI => (None, tail),
             _ => return None,

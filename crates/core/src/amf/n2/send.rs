@@ -187,6 +187,19 @@ pub fn context_modification_request(connection: &Connection, ambr: Ambr) -> Vec<
     ))
 }
 
+/// Encodes UE CONTEXT MODIFICATION REQUEST (9.2.2.7) with another KgNB.
+pub fn key_renewal_request(connection: &Connection, kgnb: [u8; 32], capability: UeSecurityCapability) -> Vec<u8> {
+    encode(build_ngap!(
+        InitiatingMessage,
+        UEContextModification,
+        UEContextModificationRequest,
+        AMF_UE_NGAP_ID(connection.amf_id.get()),
+        RAN_UE_NGAP_ID(connection.ran_id.0),
+        SecurityKey(kgnb),
+        UESecurityCapabilities(capability_to(capability)),
+    ))
+}
+
 /// Encodes PDU SESSION RESOURCE RELEASE COMMAND (9.2.1.3) for one session.
 pub fn session_release_command(connection: &Connection, psi: u8, nas: Option<Vec<u8>>, transfer: Vec<u8>) -> Vec<u8> {
     encode(try_session_release(connection, psi, nas, transfer))

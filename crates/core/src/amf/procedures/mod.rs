@@ -4,6 +4,7 @@
 //! one. [`common`] has their shared parts, and the engine dispatches messages to them.
 
 pub mod an_release;
+pub mod authentication;
 pub mod common;
 pub mod configuration_update;
 pub mod deregistration;

@@ -167,6 +167,10 @@ fn messages_to_enb_equal_goldens() {
     let detached = context_release_command(&connection, &Cause::nas(CauseNas::deregister));
     assert_ne!(detached, golden("UEContextReleaseCommand"), "the cause counts");
     let reachability = Reachability { area: [connection.tai].into_iter().collect(), ..Reachability::default() };
-    let page = paging((0xc3, vireo_types::Tmsi(0xdead_beef)), 0x2ef, &reachability);
+    let page = paging((0xc3, vireo_types::Tmsi(0xdead_beef)), 0x2ef, &reachability, None);
     assert_eq!(page, golden("Paging"));
+    let page = paging((0xc3, vireo_types::Tmsi(0xdead_beef)), 0x2ef, &reachability, Some(8));
+    assert_eq!(page, golden("Paging-priority"));
+    let change = key_renewal_request(&connection, KEY, capability());
+    assert_eq!(change, golden("UEContextModificationRequest-key"));
 }

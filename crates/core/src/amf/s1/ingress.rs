@@ -102,9 +102,10 @@ fn read(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         S1apPduKind::Initiating_ErrorIndication => {
             UeMessage::Error(pdu.ie::<ie::Cause>().and_then(Result::ok).map(|cause| cause_of(&cause)))
         }
-        S1apPduKind::Initiating_LocationReport
-        | S1apPduKind::Initiating_LocationReportingFailureIndication
-        | S1apPduKind::Successful_UEContextModification => UeMessage::Report,
+        S1apPduKind::Initiating_LocationReport | S1apPduKind::Initiating_LocationReportingFailureIndication => {
+            UeMessage::Report
+        }
+        S1apPduKind::Successful_UEContextModification => UeMessage::ContextModificationResponse,
         S1apPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure,
         S1apPduKind::Initiating_SecondaryRATDataUsageReport => usage(pdu),
         S1apPduKind::Successful_E_RABModify => UeMessage::SessionModifyResponse {

@@ -181,6 +181,19 @@ pub fn context_modification_request(connection: &Connection, ambr: Ambr) -> Vec<
     }))
 }
 
+/// Encodes UE CONTEXT MODIFICATION REQUEST (9.1.4.8) with another KeNB.
+pub fn key_renewal_request(connection: &Connection, kenb: [u8; 32], capability: UeSecurityCapability) -> Vec<u8> {
+    encode(build_s1ap!(
+        InitiatingMessage,
+        UEContextModification,
+        UEContextModificationRequest,
+        MME_UE_S1AP_ID(connection.amf_id.mme()),
+        eNB_UE_S1AP_ID(connection.ran_id.0),
+        SecurityKey(kenb),
+        UESecurityCapabilities(capability_to(capability)),
+    ))
+}
+
 /// Encodes E-RAB MODIFY REQUEST (9.1.3.3) for one bearer. Its NAS message is mandatory.
 pub fn session_modify_request(
     connection: &Connection,
@@ -285,14 +298,15 @@ pub(crate) fn capability_to(capability: UeSecurityCapability) -> UESecurityCapab
 
 /// Encodes PAGING (9.1.6) of a UE in the TAIs of its area that EPS has. `index` is the UE Identity
 /// Index Value, IMSI mod 1024 (TS 36.304 7.1).
-pub fn paging(mme: (u8, vireo_types::Tmsi), index: u16, reachability: &Reachability) -> Vec<u8> {
-    encode(try_paging(mme, index, reachability))
+pub fn paging(mme: (u8, vireo_types::Tmsi), index: u16, reachability: &Reachability, priority: Option<u8>) -> Vec<u8> {
+    encode(try_paging(mme, index, reachability, priority))
 }
 
 fn try_paging<'a>(
     (code, tmsi): (u8, vireo_types::Tmsi),
     index: u16,
     reachability: &Reachability,
+    priority: Option<u8>,
 ) -> Result<S1APPDU<'a>, s1ap::Error> {
     let s_tmsi = STMSI::new(MMECode([code]), MTMSI(tmsi.0.to_be_bytes()), None);
     let item = |tai: s1ap::TAI| build_s1ap_ie!(IGNORE TAIItem(s1ap::TAIItem::new(tai, None)));
@@ -308,6 +322,9 @@ fn try_paging<'a>(
     }
     ies.push(build_s1ap_ie!(Paging, CNDomain(CNDomain::ps))?);
     ies.push(build_s1ap_ie!(Paging, TAIList(TAIList(areas?)))?);
+    if let Some(priority) = priority.and_then(level) {
+        ies.push(build_s1ap_ie!(Paging, PagingPriority(priority))?);
+    }
     if let Some(capability) = info.capability_for(Dialect::Eps) {
         ies.push(build_s1ap_ie!(Paging, UERadioCapabilityForPaging(capability.to_vec()))?);
     }
@@ -316,6 +333,22 @@ fn try_paging<'a>(
     }
     let message = Paging::new(ProtocolIEContainer(ies));
     S1AP_PDU::of_message(&message, Paging::CRITICALITY)
+}
+
+/// Returns Paging Priority (9.2.1.78) of a level from 1 to 8.
+fn level(level: u8) -> Option<PagingPriority> {
+    use PagingPriority as Priority;
+    let all = [
+        Priority::priolevel1,
+        Priority::priolevel2,
+        Priority::priolevel3,
+        Priority::priolevel4,
+        Priority::priolevel5,
+        Priority::priolevel6,
+        Priority::priolevel7,
+        Priority::priolevel8,
+    ];
+    all.into_iter().nth(usize::from(level).checked_sub(1)?)
 }
 
 fn cycle(drx: DrxCycle) -> PagingDRX {

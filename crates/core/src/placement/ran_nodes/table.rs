@@ -599,4 +599,8 @@ impl<U: SlotKey> RanNodes for RanNodeTable<U> {
     fn misses(&self, tai: Tai, slices: &[Snssai]) -> bool {
         self.iter().any(|(number, node)| number.dialect() == Dialect::Nr && node.record.misses(tai, slices))
     }
+
+    fn is_ng_enb(&self, node: AssocId) -> bool {
+        self.get(node).is_some_and(|node| matches!(node.record.id, RanNodeId::NgEnb(_)))
+    }
 }

@@ -135,7 +135,7 @@ fn last_pdn_connection_may_end() {
 fn ue_without_pdn_is_detached_by_network() {
     for is_connected in [false, true] {
         let mut network = attached(is_connected);
-        network.event(Event::Deregister { reregister: false });
+        network.event(Event::Deregister { reregister: false, cause: None });
         network.settle();
         if !is_connected {
             assert_eq!(network.kinds.last(), Some(&S1apPduKind::Initiating_Paging));

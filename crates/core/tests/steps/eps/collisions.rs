@@ -157,7 +157,7 @@ fn new_guti_in_use_counts_as_accepted() {
 fn request_during_network_detach_is_ignored() {
     let mut network = attached();
     network.ue.remaining = Some(0);
-    network.event(Event::Deregister { reregister: false });
+    network.event(Event::Deregister { reregister: false, cause: None });
     network.settle();
     let procedure = network.context().and_then(|c| c.procedure);
     let sent = network.kinds.len();
@@ -175,7 +175,7 @@ fn detach_of_both_sides_ends_once() {
     for switch_off in [false, true] {
         let mut network = attached();
         network.ue.remaining = Some(0);
-        network.event(Event::Deregister { reregister: true });
+        network.event(Event::Deregister { reregister: true, cause: None });
         network.settle();
         network.ue.remaining = None;
         let received = network.ue.received.len();
@@ -191,7 +191,7 @@ fn detach_of_both_sides_ends_once() {
 fn attach_during_network_detach_is_progressed() {
     let mut network = attached();
     network.ue.remaining = Some(0);
-    network.event(Event::Deregister { reregister: true });
+    network.event(Event::Deregister { reregister: true, cause: None });
     network.settle();
     network.ue.remaining = None;
     network.attach();

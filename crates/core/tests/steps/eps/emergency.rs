@@ -14,7 +14,7 @@ const APN: &str = "sos";
 fn serve(network: &mut Network) {
     let served = network.config.dnns[0].clone();
     network.config.dnns.push(DnnConfig { name: APN.parse().expect("an APN"), ..served });
-    network.config.eps.emergency = APN.parse().ok();
+    network.config.eps.emergency.eps = APN.parse().ok();
 }
 
 fn request(kind: RequestTypeValue) -> NasPdnConnectivityRequest {

@@ -48,7 +48,7 @@ fn pages_and_changes_equal_those_of_pycrate() {
         ciot: Ciot::default(),
     };
     let reachability = Reachability { area: [tai()].into_iter().collect(), paging, ..Reachability::default() };
-    let page = s1::paging((0xc3, Tmsi(0xdead_beef)), 0x2ef, &reachability);
+    let page = s1::paging((0xc3, Tmsi(0xdead_beef)), 0x2ef, &reachability, None);
     assert_eq!(hex::encode(page), hex::encode(golden("Paging-extended-drx")));
     let ambr = Ambr { uplink_bps: 2_000_000, downlink_bps: 30_000_000 };
     let change = s1::context_modification_request(&connection(), ambr);
@@ -74,7 +74,7 @@ fn radio_capability_of_pycrate_is_read() {
 fn accepts_and_rejects_equal_those_of_pycrate() {
     let mut network = Network::new();
     let mode = PowerSavingMode { active_time: Duration::from_secs(60), periodic_update: Duration::from_secs(7200) };
-    network.config.power_saving = PowerSavingConfig { mode: Some(mode), extended_drx: Some(Instant(0)) };
+    network.config.paging.power_saving = PowerSavingConfig { mode: Some(mode), extended_drx: Some(Instant(0)) };
     network.config.timers.t3402 = Duration::from_secs(30 * 60);
     let saving = (
         Some(NasGprsTimer2::new(vec![5])),

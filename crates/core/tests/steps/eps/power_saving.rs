@@ -20,7 +20,7 @@ fn saving() -> PowerSavingConfig {
 /// Returns a network with these permissions, whose UE has attached with a changed request.
 fn attached(config: PowerSavingConfig, change: impl FnOnce(&mut NasAttachRequest)) -> Network {
     let mut network = Network::new();
-    network.config.power_saving = config;
+    network.config.paging.power_saving = config;
     let mut request = network.attach_request();
     change(&mut request);
     network.initial_message(&request);
@@ -132,7 +132,7 @@ fn operator_detaches_sleeping_ue_at_once() {
     let mut network = attached(saving(), requested);
     network.idle();
     network.wait(Duration::from_secs(11));
-    network.event(vireo_core::amf::engine::Event::Deregister { reregister: false });
+    network.event(vireo_core::amf::engine::Event::Deregister { reregister: false, cause: None });
     network.settle();
     assert!(network.context().is_none_or(|c| !c.is_registered()));
     assert!(pages(&network).is_empty());

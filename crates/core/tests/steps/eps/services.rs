@@ -163,3 +163,42 @@ fn ue_ambr_follows_bearers() {
     assert!(network.notes.contains(&Note::fault("context-modification-failure")));
     assert!(network.context().is_some_and(|c| c.is_registered() && c.connection.is_some()));
 }
+
+/// Returns the numbers of the eNBs with a page, and the priority of the last page.
+fn pages(network: &Network) -> (Vec<usize>, Option<u8>) {
+    let (mut nodes, mut priority) = (Vec::new(), None);
+    for (n, pdu) in &network.sent {
+        let pdu = S1AP_PDU::decode_borrowed(pdu).expect("a PDU");
+        if pdu.kind() == S1apPduKind::Initiating_Paging {
+            nodes.push(*n);
+            priority = pdu.ie::<ie::PagingPriority>().map(|ie| ie.expect("a priority") as u8 + 1);
+        }
+    }
+    (nodes, priority)
+}
+
+/// TS 23.401 5.3.4.3: the other eNB of the tracking area list pages after T3413.
+#[test]
+fn last_enb_pages_first() {
+    let mut network = attached();
+    network.set_up_enb(1);
+    network.idle();
+    network.downlink_data();
+    assert_eq!(pages(&network).0, [0]);
+    network.wait(Duration::from_millis(3100));
+    assert_eq!(pages(&network).0, [0, 0, 1]);
+}
+
+/// TS 36.413 9.2.1.78.
+#[test]
+fn page_has_priority_of_bearer() {
+    for (levels, expected) in [(5, None), (6, Some(6))] {
+        let mut network = Network::new();
+        network.config.paging.priority_levels = levels;
+        network.subscription.slices[0].dnns[0].arp_priority = 6;
+        network.attach();
+        network.idle();
+        network.downlink_data();
+        assert_eq!(pages(&network), (vec![0], expected));
+    }
+}

@@ -169,6 +169,18 @@ fn changed_record_authenticates_next_update() {
 }
 
 #[test]
+fn changed_record_authenticates_service() {
+    let mut network = attached();
+    changed(&mut network);
+    network.idle();
+    let before = network.ue.kasme;
+    network.service_request();
+    assert_eq!(succeeded(&network, Kind::Authentication), 1, "{:?}", network.notes);
+    assert_ne!(network.ue.kasme, before);
+    assert!(network.tunnel().is_some() && network.context().is_some_and(|c| !c.pending.authenticate));
+}
+
+#[test]
 fn paged_ue_gets_another_guti() {
     let mut network = attached();
     network.idle();

@@ -5,7 +5,7 @@ use super::network::{Network, emm};
 use vireo_core::amf::context::Registration;
 use vireo_core::amf::engine::Event;
 use vireo_core::step::{Kind, Note};
-use vireo_types::Duration;
+use vireo_types::{DeregistrationCause, Duration};
 use vireo_wire::nas_eps::*;
 use vireo_wire::s1ap::S1apPduKind;
 
@@ -92,7 +92,7 @@ fn detach_without_answer_is_completed() {
     let mut network = attached();
     network.ue.remaining = Some(0);
     let before = sent(&network);
-    network.event(Event::Deregister { reregister: false });
+    network.event(Event::Deregister { reregister: false, cause: None });
     network.settle();
     network.wait(Duration::from_secs(29));
     assert_eq!(sent(&network), before + 1 + RETRANSMISSIONS);
@@ -109,13 +109,35 @@ fn detach_by_network_is_completed_by_answer() {
         [(true, NetworkDetachKind::ReattachRequired), (false, NetworkDetachKind::ReattachNotRequired)]
     {
         let mut network = attached();
-        network.event(Event::Deregister { reregister });
+        network.event(Event::Deregister { reregister, cause: None });
         network.settle();
         let NasEmmMessage::DetachRequestUeTerminated(request) = network.last() else { panic!("{:?}", network.last()) };
         assert_eq!(request.detach_type.network_detach_kind(), kind);
         network.protected(&emm(NasDetachAccept::new()), NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
         assert!(network.context().is_some_and(|c| !c.is_registered() && c.sessions.is_empty()));
         assert_eq!((network.mme_id, super::succeeded(&network, Kind::Deregistration)), (None, 1));
+    }
+}
+
+/// #27 is of 5G: the UE of 4G gets #15, and so does one that answers a page.
+#[test]
+fn operator_detaches_with_cause() {
+    for (cause, expected, idle) in [(14, 14, false), (27, 15, true)] {
+        let mut network = attached();
+        if idle {
+            network.idle();
+        }
+        let cause = DeregistrationCause::try_from(cause).ok();
+        network.event(Event::Deregister { reregister: false, cause });
+        network.settle();
+        if idle {
+            network.service_request();
+        }
+        let NasEmmMessage::DetachRequestUeTerminated(request) = network.last() else { panic!("{:?}", network.last()) };
+        assert_eq!(request.emm_cause.as_ref().map(|cause| cause.value), Some(expected));
+        assert_eq!(request.detach_type.network_detach_kind(), NetworkDetachKind::ReattachNotRequired);
+        network.wait(Duration::from_secs(31));
+        assert!(network.context().is_some_and(|c| !c.is_registered() && c.connection.is_none()));
     }
 }
 

@@ -39,16 +39,16 @@ const OWNER: u32 = 1;
 pub(crate) const FORWARDING_TEID: u32 = 0x300;
 pub(crate) const SLICE: Snssai = Snssai { sst: 1, sd: None };
 
-/// Returns the context after a round trip through the JSON form of databases. `derives_keys` is
-/// stored separately there, and the dialect of the sessions is that of the context; any other
-/// skipped field must be added here.
+/// Returns the context after a round trip through the JSON form of databases. `derives_keys` and
+/// `agreed_at` are stored separately there, and the dialect of the sessions is that of the context;
+/// any other skipped field must be added here.
 fn through_json(ue: &UeContext) -> UeContext {
     let text = serde_json::to_string(ue).expect("it is written");
     let mut there: UeContext = serde_json::from_str(&text).expect("it is read");
     let dialect = there.session_dialect();
     there.sessions.iter_mut().for_each(|session| session.dialect = dialect);
     if let (Some(there), Some(keys)) = (&mut there.security, &ue.security) {
-        there.derives_keys = keys.derives_keys;
+        (there.derives_keys, there.agreed_at) = (keys.derives_keys, keys.agreed_at);
     }
     there
 }
@@ -112,6 +112,11 @@ impl RanNodes for Nodes {
     fn misses(&self, tai: Tai, slices: &[Snssai]) -> bool {
         let is_nr = |(assoc, _): &&(AssocId, Option<RanNode>)| assoc.dialect() == Dialect::Nr;
         self.0.iter().filter(is_nr).any(|(_, node)| node.as_ref().is_some_and(|node| node.misses(tai, slices)))
+    }
+
+    fn is_ng_enb(&self, node: AssocId) -> bool {
+        let is_it = |node: &RanNode| matches!(node.id, RanNodeId::NgEnb(_));
+        self.0.iter().any(|(assoc, other)| *assoc == node && other.as_ref().is_some_and(is_it))
     }
 }
 

@@ -80,6 +80,7 @@ fn context(change: impl FnOnce(&mut UeContext)) -> Vec<u8> {
         downlink: u32::MAX,
         next_hop: None,
         derives_keys: false,
+        agreed_at: Instant::default(),
     });
     change(&mut ue);
     context::encode(&ue, Vec::new()).unwrap()
@@ -135,7 +136,8 @@ fn ue_roundtrip_is_exact_in_every_format() {
             let stage = HandoverSmfStage::Preparing { cause: vec![0], container: vec![3; 9] };
             let crossing = HandoverSmfState { waiting: vec![(7, vec![1, 2])], stage, ..HandoverSmfState::default() };
             ue.remote_sessions.handover = Some(Box::new(crossing));
-            ue.security = ue.security.take().map(|keys| NasSecurity { derives_keys: true, ..keys });
+            ue.security =
+                ue.security.take().map(|keys| NasSecurity { derives_keys: true, agreed_at: Instant(9), ..keys });
             ue.connections = 3;
         });
         let derived = vireo_core::amf::context::decode(&context).unwrap();

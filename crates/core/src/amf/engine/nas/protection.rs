@@ -169,10 +169,7 @@ pub struct Situation {
 impl Situation {
     /// Returns the situation of a UE's connection.
     pub fn from_context(ue: &UeContext, first: bool) -> Self {
-        let awaited = match &ue.procedure {
-            Some(Procedure::Registration(registering)) => registering.awaited(),
-            _ => Awaited::Nothing,
-        };
+        let awaited = ue.procedure.as_ref().map_or(Awaited::Nothing, Procedure::awaited);
         Situation { first, awaited }
     }
 

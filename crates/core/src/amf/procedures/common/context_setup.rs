@@ -5,9 +5,10 @@
 
 use crate::amf::access;
 use crate::amf::context::RanContext;
-use crate::amf::n2::{ContextSetup, SessionSetup, UeInformation};
+use crate::amf::n2::{Cause, ContextSetup, SessionSetup, UeInformation};
 use crate::step::StepContext;
 use vireo_types::Dialect;
+use vireo_wire::ngap::CauseRadioNetwork;
 
 /// Prepares the KgNB for [`set_up`], from the COUNT of the UE's message that was just accepted.
 /// [`set_up`] may run after SMFs have responded and the UE has sent more messages. A RAN node that
@@ -61,6 +62,24 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, mut nas: Option<Vec<u8>>, mut sessi
     let pdu = access::context_setup_request(&connection, setup);
     ctx.send(|_| pdu);
     let deadline = ctx.now() + ctx.env.config.timers.ran_response;
+    if let Some(connection) = &mut ctx.ue.connection {
+        connection.ran = RanContext::SettingUp { deadline };
+    }
+}
+
+/// Sends a RAN node that has a UE context the KgNB or KeNB of NAS keys that were taken into use,
+/// and waits for its answer (TS 33.501 6.9.4.4, TS 33.401 7.2.9.4). A path switch in progress would
+/// give the RAN node an NH of the new keys: the connection is released instead.
+pub fn renew_key(ctx: &mut StepContext<'_, '_>) {
+    let Some(connection) = ctx.ue.connection.filter(|connection| connection.ran == RanContext::SetUp) else { return };
+    if ctx.ue.is_in_handover() {
+        return ctx.release(Cause::radioNetwork(CauseRadioNetwork::interaction_with_other_procedure));
+    }
+    let Some(security) = &mut ctx.ue.security else { return };
+    security.begin_access();
+    let (key, capability) = (security.initial_kgnb(), ctx.ue.security_capability);
+    let deadline = ctx.now() + ctx.env.config.timers.ran_response;
+    ctx.send(|_| access::key_renewal_request(&connection, key, capability));
     if let Some(connection) = &mut ctx.ue.connection {
         connection.ran = RanContext::SettingUp { deadline };
     }

@@ -1,5 +1,6 @@
 //! Parts that several procedures use.
 //!
+//! - [`service`]: contents of a service request
 //! - [`security_setup`]: identification, authentication and key agreement
 //! - [`context_setup`]: UE context in the RAN
 //! - [`user_plane`]: delivery of the output of session steps
@@ -23,6 +24,7 @@ pub mod moves;
 pub mod network_information;
 pub mod power_saving;
 pub mod security_setup;
+pub mod service;
 pub mod session_conversion;
 pub mod smf_requests;
 pub mod user_data;

@@ -23,7 +23,7 @@ pub struct PowerSavingRequest {
 
 /// Grants what the configuration permits. `units` are those of T3324 in the accept.
 pub fn grant(ctx: &mut StepContext<'_, '_>, request: PowerSavingRequest, units: &[u64]) {
-    let config = ctx.env.config.power_saving;
+    let config = ctx.env.config.paging.power_saving;
     let mode = request.active_s.zip(config.mode).map(|(active_s, limits)| PowerSaving {
         active_s: encodable(active_s, limits.active_time, units),
         periodic_s: request.periodic_s.map(|s| encodable(s, limits.periodic_update, TIMER_3)).filter(|s| *s > 0),

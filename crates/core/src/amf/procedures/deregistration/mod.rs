@@ -12,7 +12,6 @@ use crate::amf::n2::Cause;
 use crate::amf::procedures::common::end_of_registration;
 use crate::step::{Effect, Kind, Note, StepContext};
 use vireo_types::Dialect;
-use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::CauseNas;
 
 /// Handles DEREGISTRATION REQUEST of the UE. A UE that switches off gets no response (TS 24.501
@@ -62,9 +61,9 @@ pub fn from_other_services(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
     }
 }
 
-/// Deregisters the UE by the network. A connected UE is sent the request; an idle one is
-/// deregistered at once.
-pub fn by_network(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option<GmmCause>) -> Option<Deregistering> {
+/// Deregisters the UE by the network, with a cause of its dialect. A connected UE is sent the
+/// request; an idle one is deregistered at once.
+pub fn by_network(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option<u8>) -> Option<Deregistering> {
     ctx.note(Note::Started(Kind::Deregistration));
     let started = ctx.received_at();
     if ctx.ue.connection.is_none() {
@@ -72,7 +71,6 @@ pub fn by_network(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option
         ctx.note(Note::Succeeded(Kind::Deregistration, started));
         return None;
     }
-    let cause = cause.map(|c| c.as_u8());
     send_request(ctx, reregister, cause);
     let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3522);
     Some(Deregistering { retry, started, reregister, cause })

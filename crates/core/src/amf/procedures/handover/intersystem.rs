@@ -161,7 +161,7 @@ fn with_counts(mut keys: NasSecurity, source: Option<&NasSecurity>) -> NasSecuri
     if keys.dialect() == Dialect::Eps {
         (keys.uplink, keys.downlink) = (source.uplink, source.downlink);
     }
-    keys.derives_keys = source.derives_keys;
+    (keys.derives_keys, keys.agreed_at) = (source.derives_keys, source.agreed_at);
     keys
 }
 

@@ -34,7 +34,7 @@ use sessions::{bits, has, is_any_updating, position};
 pub use smf_updates::{buffer, buffer_unconfirmed, completed, smf_answered};
 pub use state::{Handover, N2Handover, SourceNode, SystemChange, XnHandover};
 
-use crate::amf::context::{Connection, EnDc, HandoverSmfStage, RanContext, is_served};
+use crate::amf::context::{Connection, EnDc, HandoverSmfStage, Procedure, RanContext, is_served};
 use crate::amf::n2::{Cause, HandoverRequired, PathSwitch, SessionItems, UeInformation, UeMessage};
 use crate::amf::procedures::common::user_plane;
 use crate::smf::{self, HandoverRefusal, Input, N2Sm, RanState};
@@ -197,7 +197,10 @@ pub fn released_by_ran(ctx: &mut StepContext<'_, '_>, released: &SessionItems) {
 /// Handles HANDOVER REQUIRED of the source.
 pub fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired) {
     ctx.note(Note::Started(Kind::Handover));
-    let ready = ctx.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp) && !ctx.ue.is_in_handover();
+    let is_set_up = ctx.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp);
+    // The target would get a key of keys that are being replaced (TS 33.501 6.9.5.1).
+    let is_rekeying = ctx.ue.procedure.as_ref().is_some_and(Procedure::is_securing);
+    let ready = is_set_up && !is_rekeying && !ctx.ue.is_in_handover();
     // The response to a service request must be sent where the UE is.
     if !ready || ctx.ue.remote_sessions.pending_accept.is_some() {
         return refuse(ctx, Radio::interaction_with_other_procedure);

@@ -1,9 +1,9 @@
 //! Paging (TS 23.502 4.2.3.3, TS 24.501 5.6.2; EPS: TS 24.301 5.6.2).
 //!
-//! An idle UE is paged in its whole registration area. Paging ends with a service request or
-//! registration of the UE, or after the last expiry of T3513. The purpose of paging is in the
-//! context ([`crate::amf::context::PendingWork`]), and the engine executes it once the UE is
-//! connected.
+//! An idle UE is first paged by the RAN node of its last connection, and then in its whole
+//! registration area. Paging ends with a service request or registration of the UE, or after the
+//! last expiry of T3513. The purpose of paging is in the context
+//! ([`crate::amf::context::PendingWork`]), and the engine executes it once the UE is connected.
 
 mod eps;
 mod hyperframe;
@@ -12,9 +12,9 @@ mod state;
 
 pub use state::Paging;
 
-use crate::amf::context::Retry;
+use crate::amf::context::{Retry, UeContext};
 use crate::amf::procedures::common::user_plane;
-use crate::smf::Input;
+use crate::smf::{Input, SmContext};
 use crate::step::{Effect, Kind, Note, StepContext};
 use vireo_types::{Dialect, Instant, Tmsi};
 
@@ -32,38 +32,54 @@ pub fn begin(ctx: &mut StepContext<'_, '_>) -> Option<Paging> {
     if window > ctx.now() {
         return Some(Paging { retry: Retry { deadline: window, repeats: UNSENT }, started: window });
     }
-    page(ctx);
+    page(ctx, true);
     let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3513);
     Some(Paging { retry, started: ctx.received_at() })
 }
 
-/// Returns the time from which a UE can be paged: in EPS, the next paging time window of extended
-/// DRX (TS 24.301 5.3.12).
+/// Returns the time from which a UE can be paged: the next paging time window of extended DRX in
+/// E-UTRA (TS 24.301 5.3.12, TS 24.501 5.3.16).
 fn next_window(ctx: &StepContext<'_, '_>, tmsi: Tmsi) -> Instant {
-    let drx = ctx.ue.reachability.paging.extended_drx.filter(|_| ctx.ue.dialect() == Dialect::Eps);
-    match (drx, ctx.env.config.power_saving.extended_drx) {
+    match (ctx.ue.reachability.paging.extended_drx, ctx.env.config.paging.power_saving.extended_drx) {
         (Some(drx), Some(epoch)) => hyperframe::next_page(epoch, tmsi, drx, ctx.now()),
         _ => ctx.now(),
     }
 }
 
-/// Sends one page in every cell of the registration area. A UE that did not complete the change of
-/// its 5G-GUTI may listen to either 5G-TMSI (TS 24.501 5.5.1.2.8 c).
-fn page(ctx: &mut StepContext<'_, '_>) {
+/// Sends one page in every cell of the registration area, and the first one to the RAN node of the
+/// last connection alone, if further pages may follow. A UE that did not complete the change of its
+/// 5G-GUTI may listen to either 5G-TMSI (TS 24.501 5.5.1.2.8 c).
+fn page(ctx: &mut StepContext<'_, '_>, is_first: bool) {
     let (ue, env) = (&ctx.ue, &ctx.env);
     let (dialect, area) = (ue.dialect(), &ue.reachability.area);
+    let priority = priority(ue, env.config.paging.priority_levels);
     let pdus: Vec<_> = match dialect {
         Dialect::Nr => {
             let tmsis = [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten();
-            tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, &ue.reachability)).collect()
+            tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, &ue.reachability, priority)).collect()
         }
-        Dialect::Eps => ue.identity.gutis_of_eps(env.config).map(|guti| eps::paging(guti, ue)).collect(),
+        Dialect::Eps => ue.identity.gutis_of_eps(env.config).map(|guti| eps::paging(guti, ue, priority)).collect(),
     };
-    for assoc in env.ran.serving(area).into_iter().filter(|assoc| assoc.dialect() == dialect) {
+    let mut nodes = env.ran.serving(area);
+    nodes.retain(|assoc| assoc.dialect() == dialect);
+    let last = ue.reachability.last_node.filter(|last| nodes.contains(last));
+    if let Some(last) = last.filter(|_| is_first && env.config.timers.retransmissions > 0) {
+        nodes = vec![last];
+    }
+    for assoc in nodes {
         for pdu in &pdus {
             ctx.out.effects.push(Effect::Ngap { assoc, pdu: pdu.clone() });
         }
     }
+}
+
+/// Returns the Paging Priority, 1 to 8: the ARP priority level of the sessions with packets for the
+/// UE, as far as the configuration gives it a paging priority (TS 23.502 4.2.3.3, TS 23.401
+/// 5.3.4.3).
+fn priority(ue: &UeContext, levels: u8) -> Option<u8> {
+    let has_packets = |session: &&SmContext| session.is_live() && ue.pending.sessions >> session.id() & 1 == 1;
+    let level = ue.sessions.iter().filter(has_packets).map(|session| session.terms.arp_priority).min();
+    level.filter(|level| (1..=levels.min(8)).contains(level))
 }
 
 /// Handles the response of the UE.
@@ -77,13 +93,14 @@ pub fn on_deadline(ctx: &mut StepContext<'_, '_>, paging: Paging) -> Option<Pagi
     if paging.retry.deadline > ctx.now() {
         return Some(paging);
     }
+    let is_first = paging.retry.repeats == UNSENT;
     let next = match paging.retry.repeats {
         UNSENT => Some(Retry::start(ctx.now(), timers.t3513)),
         _ => paging.retry.next(ctx.now(), timers.t3513, timers.retransmissions),
     };
     match next {
         Some(retry) => {
-            page(ctx);
+            page(ctx, is_first);
             Some(Paging { retry, ..paging })
         }
         None => {

@@ -1,16 +1,21 @@
 //! NGAP message of paging.
 
-use crate::amf::context::Reachability;
+use crate::amf::context::{ExtendedDrx, Reachability};
 use crate::amf::n2::{self, plmn_to, tac_octets};
 use vireo_types::{Dialect, Guami, Tai, Tmsi};
 use vireo_wire::ngap::*;
 
 /// Encodes PAGING (TS 38.413 9.2.4.1) of a UE in its registration area.
-pub fn paging(guami: Guami, tmsi: Tmsi, reachability: &Reachability) -> Vec<u8> {
-    n2::encode(try_paging(guami, tmsi, reachability))
+pub fn paging(guami: Guami, tmsi: Tmsi, reachability: &Reachability, priority: Option<u8>) -> Vec<u8> {
+    n2::encode(try_paging(guami, tmsi, reachability, priority))
 }
 
-fn try_paging<'a>(guami: Guami, tmsi: Tmsi, reachability: &Reachability) -> Result<NGAPPDU<'a>, Error> {
+fn try_paging<'a>(
+    guami: Guami,
+    tmsi: Tmsi,
+    reachability: &Reachability,
+    priority: Option<u8>,
+) -> Result<NGAPPDU<'a>, Error> {
     let amf = helpers::guami(plmn_to(guami.plmn), guami.region, guami.set, guami.pointer)?;
     let s_tmsi = FiveGSTMSI::new(amf.amf_set_id, amf.amf_pointer, FiveGTMSI(tmsi.0.to_be_bytes()), None);
     let item = |tai: &Tai| TAIListForPagingItem::new(helpers::tai(plmn_to(tai.plmn), tac_octets(tai.tac)), None);
@@ -21,11 +26,77 @@ fn try_paging<'a>(guami: Guami, tmsi: Tmsi, reachability: &Reachability) -> Resu
         ies.push(build_ngap_ie!(Paging, PagingDRX(n2::paging_drx(drx)))?);
     }
     ies.push(build_ngap_ie!(Paging, TAIListForPaging(areas))?);
+    if let Some(priority) = priority.and_then(level) {
+        ies.push(build_ngap_ie!(Paging, PagingPriority(priority))?);
+    }
     // The octets are those of a RAN node, encoded again.
     let capability = info.capability_for(Dialect::Nr).map(decode_open_type::<UERadioCapabilityForPaging<'_>>);
     if let Some(Ok(capability)) = capability {
         ies.push(build_ngap_ie!(Paging, UERadioCapabilityForPaging(capability))?);
     }
+    if let Some(drx) = info.extended_drx {
+        ies.push(build_ngap_ie!(Paging, EUTRA_PagingeDRXInformation(extended(drx)))?);
+    }
     let message = Paging::new(ProtocolIEContainer(ies));
     NGAP_PDU::of_message(&message, Paging::CRITICALITY)
+}
+
+/// Returns Paging Priority (TS 38.413 9.3.1.78) of a level from 1 to 8.
+fn level(level: u8) -> Option<PagingPriority> {
+    use PagingPriority as Priority;
+    let all = [
+        Priority::priolevel1,
+        Priority::priolevel2,
+        Priority::priolevel3,
+        Priority::priolevel4,
+        Priority::priolevel5,
+        Priority::priolevel6,
+        Priority::priolevel7,
+        Priority::priolevel8,
+    ];
+    all.into_iter().nth(usize::from(level).checked_sub(1)?)
+}
+
+/// Returns E-UTRA Paging eDRX Information (TS 38.413 9.3.1.154). Its values are in the order of NAS.
+fn extended(drx: ExtendedDrx) -> EUTRAPagingeDRXInformation {
+    use EUTRAPagingEDRXCycle as Cycle;
+    use EUTRAPagingTimeWindow as Window;
+    const CYCLES: [Cycle; 14] = [
+        Cycle::hfhalf,
+        Cycle::hf1,
+        Cycle::hf2,
+        Cycle::hf4,
+        Cycle::hf6,
+        Cycle::hf8,
+        Cycle::hf10,
+        Cycle::hf12,
+        Cycle::hf14,
+        Cycle::hf16,
+        Cycle::hf32,
+        Cycle::hf64,
+        Cycle::hf128,
+        Cycle::hf256,
+    ];
+    const WINDOWS: [Window; 16] = [
+        Window::s1,
+        Window::s2,
+        Window::s3,
+        Window::s4,
+        Window::s5,
+        Window::s6,
+        Window::s7,
+        Window::s8,
+        Window::s9,
+        Window::s10,
+        Window::s11,
+        Window::s12,
+        Window::s13,
+        Window::s14,
+        Window::s15,
+        Window::s16,
+    ];
+    let cycle = CYCLES[usize::from(drx.cycle).min(CYCLES.len() - 1)];
+    // A cycle of half a hyperframe has no window.
+    let window = drx.hyperframes().map(|_| WINDOWS[usize::from(drx.window & 15)]);
+    EUTRAPagingeDRXInformation::new(cycle, window, None)
 }

@@ -5,7 +5,9 @@
 
 use super::state::Stage;
 use super::{Next, Registering, Request, RequestIdentity, RequestKind, reject};
-use crate::amf::context::{CiotFeatures, DrxCycle, ExtendedDrx, PagingInfo, Procedure, Retry, UeSecurityCapability};
+use crate::amf::context::{
+    CiotFeatures, DrxCycle, ExtendedDrx, PagingInfo, Procedure, Registration, Retry, UeSecurityCapability,
+};
 use crate::amf::n2::{Cause, SessionSetup};
 use crate::amf::procedures::common::congestion::back_off;
 use crate::amf::procedures::common::power_saving::{self, PowerSavingRequest};
@@ -157,7 +159,7 @@ fn feature_support(ctx: &StepContext<'_, '_>) -> NasEpsNetworkFeatureSupport {
     let support = NasEpsNetworkFeatureSupport::new(vec![0])
         .with_erw_opdn(without_pdn)
         .with_cp_ciot(control_plane)
-        .with_emc_bs(ctx.env.config.eps.emergency.is_some());
+        .with_emc_bs(ctx.env.config.emergency(Dialect::Eps).is_some());
     match ctx.ue.security_capability.supports_dcnr() && ctx.ue.restricts_dcnr(ctx.env.config) {
         true => support.with_restrict_dcnr(true),
         false => support,
@@ -333,7 +335,7 @@ pub fn proceed(ctx: &mut StepContext<'_, '_>) {
 /// Accepts an attach without PDN connection (5.5.1.2.4). The eNB gets no UE context: it has no
 /// bearer.
 fn accept_without_pdn(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, requested: Vec<u8>) -> Next {
-    if let Err(cause) = super::enrol(ctx) {
+    if let Err(cause) = super::enrol(ctx, Registration::Registered) {
         return reject(ctx, request.kind.counted(), cause);
     }
     let dummy = NasEpsMessage::new_esm(NasEsmDummyMessage::new(), 0, 0);
@@ -352,7 +354,7 @@ fn accept_attach(
     (requested, esm): (Vec<u8>, Vec<u8>),
     (ebi, transfer): (u8, Option<Vec<u8>>),
 ) -> Next {
-    if let Err(cause) = super::enrol(ctx) {
+    if let Err(cause) = super::enrol(ctx, Registration::Registered) {
         return reject(ctx, request.kind.counted(), cause);
     }
     let Some(session) = ctx.ue.session(ebi) else {
@@ -412,7 +414,7 @@ fn accept_update(ctx: &mut StepContext<'_, '_>, request: Request, started: Insta
     if !ctx.ue.ciot().without_pdn && !ctx.ue.sessions.iter().any(SmContext::is_live) {
         return reject_without_bearer(ctx, request.kind.counted());
     }
-    if let Err(cause) = super::enrol(ctx) {
+    if let Err(cause) = super::enrol(ctx, Registration::Registered) {
         return reject(ctx, request.kind.counted(), cause);
     }
     // The active flag, or bearers for which an idle UE was paged. The eNB gets all bearers with the

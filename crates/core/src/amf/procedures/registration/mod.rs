@@ -14,7 +14,7 @@ pub use state::{Registering, Request, RequestIdentity, RequestKind};
 use crate::amf::access;
 use crate::amf::context::{Ciot, Procedure, Registration, Retry};
 use crate::amf::n2::Cause;
-use crate::amf::procedures::common::security_setup::{Progress, SecuritySetup};
+use crate::amf::procedures::common::security_setup::{self, Progress, SecuritySetup};
 use crate::amf::procedures::common::{
     context_setup, emm, end_of_registration, guti, moves, network_information, smf_requests, user_plane,
 };
@@ -46,10 +46,11 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: O
     ctx.note(Note::Started(request.kind.counted()));
     let started = ctx.received_at();
     let is_unserved = match request.kind {
-        // Only authenticated UEs are served (TS 23.401 4.3.12.1).
-        // In 5G, REGISTRATION ACCEPT offers no emergency services.
-        RequestKind::Emergency if ctx.ue.dialect() == Dialect::Nr => true,
-        RequestKind::Emergency => ctx.env.config.eps.emergency.is_none() || request.identity == RequestIdentity::Imei,
+        // Only authenticated UEs are served (TS 23.501 5.16.4.1, TS 23.401 4.3.12.1).
+        RequestKind::Emergency => {
+            let is_offered = ctx.env.config.emergency(ctx.ue.dialect()).is_some();
+            !is_offered || request.identity == RequestIdentity::Imei
+        }
         kind => kind == RequestKind::Unserved,
     };
     if is_unserved {
@@ -67,8 +68,8 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: O
     if ctx.ue.connection.is_some_and(|c| !crate::amf::context::is_served(ctx.env.config, c.tai)) {
         return reject(ctx, request.kind.counted(), GmmCause::TrackingAreaNotAllowed);
     }
-    let is_changed = verified && ctx.ue.pending.authenticate && ctx.ue.session_dialect() == ctx.ue.dialect();
-    if verified && ctx.ue.identity.supi.is_some() && ctx.ue.subscription.is_some() && !is_changed {
+    let is_due = verified && security_setup::is_due(ctx) && ctx.ue.session_dialect() == ctx.ue.dialect();
+    if verified && ctx.ue.identity.supi.is_some() && ctx.ue.subscription.is_some() && !is_due {
         if ctx.ue.session_dialect() != ctx.ue.dialect() {
             return map(ctx, request, started, esm);
         }
@@ -85,15 +86,12 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: O
         return reject(ctx, request.kind.counted(), GmmCause::UeIdentityCannotBeDerivedByTheNetwork);
     }
     // A security context cannot be set up without UE security capability (8.2.6.7).
-    let Some(capability) = request.capability.or(is_changed.then_some(ctx.ue.security_capability)) else {
+    let Some(capability) = request.capability.or(is_due.then_some(ctx.ue.security_capability)) else {
         return reject(ctx, request.kind.counted(), GmmCause::InvalidMandatoryInformation);
     };
     let identity = match &request.identity {
         // The UE is known by the keys that it has.
-        _ if is_changed => ctx.ue.identity.supi.map(|supi| match ctx.ue.dialect() {
-            Dialect::Nr => SubscriberIdentity::Supi(supi),
-            Dialect::Eps => SubscriberIdentity::Imsi(supi),
-        }),
+        _ if is_due => security_setup::known_identity(ctx.ue),
         RequestIdentity::Suci(octets) => Some(SubscriberIdentity::Suci(octets.clone())),
         RequestIdentity::Imsi(imsi) => Some(SubscriberIdentity::Imsi(*imsi)),
         RequestIdentity::Guti | RequestIdentity::MappedGuti | RequestIdentity::Imei | RequestIdentity::Other => None,
@@ -201,8 +199,18 @@ fn carry_on(
 
 /// Returns the slices for the response to a request.
 fn slices_of(ctx: &StepContext<'_, '_>, request: &Request) -> Slices {
+    if is_emergency(ctx, request) {
+        return slices::emergency(ctx);
+    }
     let none = Subscription::default();
     slices::select(ctx, ctx.ue.subscription.as_deref().unwrap_or(&none), request)
+}
+
+/// Returns true if the UE of 5G registers for emergency services alone, or has done so before an
+/// update.
+fn is_emergency(ctx: &StepContext<'_, '_>, request: &Request) -> bool {
+    let was = ctx.ue.registration == Registration::Emergency && request.kind.is_update();
+    ctx.ue.dialect() == Dialect::Nr && (was || request.kind == RequestKind::Emergency)
 }
 
 /// Sets allowed NSSAI and LTMSI, and ends the sessions that the UE does not have. The error is the
@@ -248,27 +256,30 @@ fn accept_ciot(ctx: &mut StepContext<'_, '_>) {
 }
 
 /// Registers the UE under a new GUTI. The error is the cause of the reject.
-fn enrol(ctx: &mut StepContext<'_, '_>) -> Result<(), GmmCause> {
+fn enrol(ctx: &mut StepContext<'_, '_>, registration: Registration) -> Result<(), GmmCause> {
     if !guti::assign(ctx) {
         return Err(GmmCause::Congestion);
     }
     // The accept has it.
     ctx.ue.pending.allowed = false;
-    ctx.ue.registration = Registration::Registered;
+    ctx.ue.registration = registration;
     ctx.ue.reachability.expires = None;
     ctx.ue.reachability.area = area(ctx);
     Ok(())
 }
 
 fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm: Option<Vec<u8>>) -> Next {
-    if let Some(cause) = moves::not_allowed(ctx.ue, ctx.ue.dialect()) {
+    let registration = if is_emergency(ctx, &request) { Registration::Emergency } else { Registration::Registered };
+    let barred = moves::not_allowed(ctx.ue, ctx.ue.dialect());
+    // A subscription restricts no emergency service (TS 23.501 5.16.4.1).
+    if let Some(cause) = barred.filter(|_| registration != Registration::Emergency) {
         return reject(ctx, request.kind.counted(), cause);
     }
     if ctx.ue.dialect() == Dialect::Eps {
         return eps::accept(ctx, request, started, esm);
     }
     let slices = slices_of(ctx, &request);
-    match prepare(ctx, &request).and_then(|()| enrol(ctx)) {
+    match prepare(ctx, &request).and_then(|()| enrol(ctx, registration)) {
         Ok(()) => {}
         Err(GmmCause::NoNetworkSlicesAvailable) => return reject_slices(ctx, request.kind.counted(), &slices),
         Err(cause) => return reject(ctx, request.kind.counted(), cause),

@@ -1,7 +1,9 @@
 //! NAS messages of registration.
 
 use super::{Request, RequestIdentity, RequestKind, Slices};
-use crate::amf::context::{DrxCycle, PagingInfo, PowerSaving, UeContext, UeSecurityCapability};
+use crate::amf::context::{
+    DrxCycle, ExtendedDrx, PagingInfo, PowerSaving, Registration, UeContext, UeSecurityCapability,
+};
 use crate::amf::procedures::common::congestion::back_off;
 use crate::amf::procedures::common::gmm;
 use crate::amf::procedures::common::power_saving::{self, PowerSavingRequest};
@@ -13,6 +15,12 @@ use vireo_wire::nas::*;
 /// Types of identity (TS 24.501 table 9.11.3.4.1).
 const IMEI: u8 = 3;
 const IMEISV: u8 = 5;
+
+/// "Emergency registered" in the 5GS registration result (9.11.3.6).
+const EMERGENCY_REGISTERED: u8 = 0x20;
+/// Emergency services in NR and in E-UTRA connected to 5GCN, in the 5GS network feature support
+/// (9.11.3.5).
+const EMERGENCY_SERVICES: u8 = 0x0c;
 
 /// Reads REGISTRATION REQUEST.
 pub fn read(message: &NasRegistrationRequest) -> Request {
@@ -81,7 +89,10 @@ pub fn set_paging(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationReques
     if message.fgs_update_type.as_ref().is_some_and(NasFGsUpdateType::ng_ran_rcu) {
         ctx.ue.delete_radio_capability();
     }
-    let (drx, saving) = requested_paging(message);
+    let (drx, mut saving) = requested_paging(message);
+    // The coding of the cycle is that of E-UTRA. On NR, extended DRX is not granted.
+    let is_eutra = ctx.ue.connection.is_some_and(|connection| ctx.env.ran.is_ng_enb(connection.assoc));
+    saving.extended_drx = saving.extended_drx.filter(|_| is_eutra);
     ctx.ue.reachability.paging.drx = drx;
     power_saving::grant(ctx, saving, power_saving::TIMER_3);
 }
@@ -92,13 +103,17 @@ fn requested_paging(message: &NasRegistrationRequest) -> (Option<(Dialect, DrxCy
     let drx = drx.and_then(|value| DrxCycle::from_value(value, 1)).map(|cycle| (Dialect::Nr, cycle));
     let active_s = message.t3324_value.as_ref().and_then(NasGprsTimer3::to_seconds);
     let mico = message.mico_indication.as_ref().map(|_| active_s.unwrap_or_default());
-    (drx, PowerSavingRequest { active_s: mico, ..PowerSavingRequest::default() })
+    let parameters = message.requested_extended_drx_parameters.as_ref().and_then(|ie| ie.value.first());
+    let extended_drx = parameters.map(|octet| ExtendedDrx { cycle: octet & 15, window: octet >> 4 });
+    (drx, PowerSavingRequest { active_s: mico, periodic_s: None, extended_drx })
 }
 
 /// Adds the IEs of [`set_paging`] to an accept.
 fn add_paging(message: &mut NasRegistrationAccept, paging: &PagingInfo) {
     message.negotiated_drx_parameters =
         paging.drx_in(Dialect::Nr).map(|drx| NasFGsDrxParameters::new(vec![drx as u8 + 1]));
+    message.negotiated_extended_drx_parameters =
+        paging.extended_drx.map(|drx| NasExtendedDrxParameters::new(vec![drx.window << 4 | drx.cycle & 15]));
     if let Some(PowerSaving { active_s, .. }) = paging.power_saving {
         message.mico_indication = Some(NasMicoIndication::from_flags(false, false));
         let timer = (active_s > 0).then(|| NasGprsTimer3::from_seconds(active_s.into()).ok());
@@ -112,11 +127,13 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, slices: &Slices,
     let config = ctx.env.config;
     let t3512 = config.timers.t3512.as_secs();
     let t3512 = if t3512 == 0 { Ok(NasT3512Value::deactivated()) } else { NasT3512Value::from_seconds(t3512) };
-    let mut message =
-        NasRegistrationAccept::new(NasFGsRegistrationResult::from_result(RegistrationResult::ThreeGppAccess))
-            // No IMS voice and no emergency services: sent explicitly, so that a phone does not
-            // search for them.
-            .with_fgs_network_feature_support(NasFGsNetworkFeatureSupport::new(vec![0, 0]));
+    let is_emergency = ctx.ue.registration == Registration::Emergency;
+    // No IMS voice: sent explicitly, so that a phone does not search for it. Emergency services are
+    // offered in NR and E-UTRA (9.11.3.5).
+    let services = if config.emergency(Dialect::Nr).is_some() { EMERGENCY_SERVICES } else { 0 };
+    let result = RegistrationResult::ThreeGppAccess as u8 | if is_emergency { EMERGENCY_REGISTERED } else { 0 };
+    let mut message = NasRegistrationAccept::new(NasFGsRegistrationResult::new(vec![result]))
+        .with_fgs_network_feature_support(NasFGsNetworkFeatureSupport::new(vec![services, 0]));
     add_paging(&mut message, &ctx.ue.reachability.paging);
     if let Some(areas) = gmm::tai_list(&ctx.ue.reachability.area) {
         message = message.with_tai_list(areas);
@@ -124,7 +141,8 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, slices: &Slices,
     if let Some(tmsi) = ctx.ue.identity.tmsi {
         message = message.with_fg_guti(gmm::mobile_identity(UeContext::guti(config, tmsi)));
     }
-    if let Some(allowed) = gmm::nssai(&ctx.ue.allowed) {
+    // The slice of emergency services is the network's own (TS 23.501 5.16.4.1).
+    if let Some(allowed) = gmm::nssai(&ctx.ue.allowed).filter(|_| !is_emergency) {
         message = message.with_allowed_nssai(allowed);
     }
     if let Some(rejected) = rejected_nssai(&slices.rejected) {
@@ -183,17 +201,18 @@ mod tests {
     fn mico_mode_and_drx_are_read_and_confirmed() {
         let plain = [
             0x7e, 0, 0x41, 0x71, 0, 11, 0xf2, 0x99, 0xf9, 0x07, 2, 0, 0x40, 0xde, 0xad, 0xbe, 0xef, 0xb0, 0x51, 1, 2,
-            0x6a, 1, 0x65,
+            0x6e, 1, 0x35, 0x6a, 1, 0x65,
         ];
         let (message, _) = read_container(&plain).expect("a request");
         let (drx, saving) = requested_paging(&message);
         assert_eq!(drx, Some((Dialect::Nr, DrxCycle::Frames64)));
-        assert_eq!(saving, PowerSavingRequest { active_s: Some(10), ..PowerSavingRequest::default() });
+        let extended_drx = Some(ExtendedDrx { cycle: 5, window: 3 });
+        assert_eq!(saving, PowerSavingRequest { active_s: Some(10), periodic_s: None, extended_drx });
         let result = NasFGsRegistrationResult::from_result(RegistrationResult::ThreeGppAccess);
-        for (active_s, tail) in [(10, "5101026a0165"), (0, "510102")] {
+        for (active_s, tail) in [(10, "5101026e01356a0165"), (0, "5101026e0135")] {
             let mut accept = NasRegistrationAccept::new(result.clone());
             let power_saving = Some(PowerSaving { active_s, periodic_s: None });
-            add_paging(&mut accept, &PagingInfo { drx, power_saving, ..PagingInfo::default() });
+            add_paging(&mut accept, &PagingInfo { drx, extended_drx, power_saving, ..PagingInfo::default() });
             let octets = Nas5gsMessage::new_5gmm(accept).encode().expect("it encodes");
             let hex: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
             assert_eq!(hex, format!("7e00420101b0{tail}"), "{active_s} s");

@@ -6,6 +6,7 @@
 
 use super::Request;
 use crate::config::CoreConfig;
+use crate::smf::SmContext;
 use crate::step::StepContext;
 use crate::subscription::Subscription;
 use vireo_types::{Dialect, Snssai, Tai, limits};
@@ -66,15 +67,28 @@ pub(super) fn select(ctx: &StepContext<'_, '_>, subscription: &Subscription, req
     slices
 }
 
+/// Returns the slice of emergency services, which the UE does not request (TS 23.501 5.16.4.1): the
+/// first one with their data network that the RAN node of the UE supports.
+pub(super) fn emergency(ctx: &StepContext<'_, '_>) -> Slices {
+    let config = ctx.env.config;
+    let here = ctx.ue.connection.and_then(|c| ctx.env.ran.slices(c.assoc, c.tai));
+    let is_here = |snssai: &Snssai| here.as_ref().is_none_or(|here| here.contains(snssai));
+    let has_network =
+        |snssai: &Snssai| config.emergency(Dialect::Nr).is_some_and(|dnn| config.dnn(dnn, *snssai).is_some());
+    let all = config.slices.iter().map(|slice| slice.snssai);
+    Slices { allowed: all.filter(|s| is_here(s) && has_network(s)).take(1).collect(), ..Slices::default() }
+}
+
 /// Returns true if no RAN node in the tracking area lacks a slice of the allowed NSSAI.
 pub(super) fn supports(ctx: &StepContext<'_, '_>, tai: Tai) -> bool {
     !ctx.env.ran.misses(tai, &ctx.ue.allowed)
 }
 
-/// Returns the sessions whose slices are allowed, one bit each.
+/// Returns the sessions whose slices are allowed, and those of emergency services, one bit each.
 pub(super) fn allowed_sessions(ctx: &StepContext<'_, '_>) -> u16 {
     let is_allowed = |snssai: &Snssai| ctx.ue.allowed.contains(snssai);
-    let here = ctx.ue.sessions.iter().filter(|s| is_allowed(&s.terms.snssai)).map(crate::smf::SmContext::id);
+    let stays = |s: &&SmContext| is_allowed(&s.terms.snssai) || ctx.env.config.is_emergency(&s.terms.dnn);
+    let here = ctx.ue.sessions.iter().filter(stays).map(SmContext::id);
     let remote = ctx.ue.remote_sessions.sessions.iter().filter(|s| is_allowed(&s.snssai)).map(|s| s.psi);
     here.chain(remote).fold(0, |bits, psi| bits | 1 << psi)
 }

@@ -150,6 +150,11 @@ impl Registering {
         }
     }
 
+    /// Returns true while the security sub-procedure is in progress.
+    pub fn is_securing(&self) -> bool {
+        matches!(self.stage, Stage::Securing(_) | Stage::SecuringAttach { .. })
+    }
+
     /// Returns true if the registration was requested by this request, with this ESM message of an
     /// attach.
     pub(super) fn has_request(&self, request: &Request, message: &[u8]) -> bool {

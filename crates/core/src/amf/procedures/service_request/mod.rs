@@ -6,9 +6,10 @@ pub mod eps;
 pub mod nr;
 mod state;
 
-pub use state::{Request, ServiceRequestPending};
+pub use super::common::service::RequestedService as Request;
+pub use state::ServiceRequestPending;
 
-use crate::amf::context::PendingServiceAccept;
+use crate::amf::context::{PendingServiceAccept, Procedure, RanContext, UeContext};
 use crate::amf::n2::{Cause, SessionSetup};
 use crate::amf::procedures::common::{context_setup, emm, end_of_registration, smf_requests, user_plane};
 use crate::step::{Kind, Note, StepContext};
@@ -42,14 +43,33 @@ pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request) -> Option<ServiceR
     // 4.2.3.2 step 4).
     let wanted = request.uplink_data | std::mem::take(&mut ctx.ue.pending.sessions);
     let sessions = user_plane::activate(ctx, |psi| wanted >> psi & 1 == 1);
+    let deadline = ctx.now() + ctx.env.config.timers.ran_response;
+    let serving = ServiceRequestPending { started, deadline };
     match smf_requests::activate(ctx, wanted) {
-        0 => accept(ctx, request, sessions),
+        0 => {
+            accept(ctx, request, sessions);
+            in_progress(ctx, serving)
+        }
         waiting => {
-            ctx.ue.remote_sessions.pending_accept = Some(PendingServiceAccept { request, waiting, items: Vec::new() })
+            ctx.ue.remote_sessions.pending_accept = Some(PendingServiceAccept { request, waiting, items: Vec::new() });
+            Some(serving)
         }
     }
-    let deadline = ctx.now() + ctx.env.config.timers.ran_response;
-    Some(ServiceRequestPending { started, deadline })
+}
+
+/// Ends a service request on a connection that had a UE context before: the set-up of sessions
+/// there has answers of its own (TS 24.501 5.6.1.1, of a UE in 5GMM-CONNECTED mode).
+fn in_progress(ctx: &mut StepContext<'_, '_>, serving: ServiceRequestPending) -> Option<ServiceRequestPending> {
+    if ctx.ue.connection.is_none_or(|connection| connection.ran != RanContext::SetUp) {
+        return Some(serving);
+    }
+    served(ctx, serving);
+    None
+}
+
+/// Returns true if the answer to this request waits for separate SMFs.
+pub fn is_waiting(ue: &UeContext, request: Request) -> bool {
+    ue.remote_sessions.pending_accept.as_ref().is_some_and(|accepting| accepting.request == request)
 }
 
 /// Accepts a service request of a UE that is served by NAS messages alone, with SERVICE ACCEPT (TS
@@ -107,6 +127,9 @@ pub fn smfs_have_answered(ctx: &mut StepContext<'_, '_>) {
         };
         let sessions = items.into_iter().filter_map(setup).collect();
         accept(ctx, request, sessions);
+        if let Some(Procedure::ServiceRequest(serving)) = ctx.ue.procedure {
+            ctx.ue.procedure = in_progress(ctx, serving).map(Procedure::ServiceRequest);
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 pub mod eps;
 pub mod nr;
 
-use crate::amf::context::RanContext;
+use crate::amf::context::{RanContext, Registration};
 use crate::amf::n2::SessionItems;
 use crate::amf::procedures::common::{smf_requests, user_plane};
 use crate::config::SliceProfile;
@@ -24,9 +24,9 @@ use vireo_wire::nas_eps::EsmCause;
 pub struct UlNasTransport<'a> {
     /// PDU session ID, 1 to 15; 0 if a UE of EPS assigns none.
     pub psi: u8,
-    /// True if the request type is "initial request".
+    /// True if the request type is "initial request" or "initial emergency request".
     pub initial: bool,
-    /// True if a UE of EPS requests an emergency PDN connection.
+    /// True if the UE requests an emergency PDU session or PDN connection.
     pub is_emergency: bool,
     /// Requested S-NSSAI, if any.
     pub snssai: Option<Snssai>,
@@ -94,9 +94,9 @@ fn choose<'s>(
     Ok((slice.snssai, network.ok_or(GmmCause::DnnNotSupportedOrNotSubscribedInTheSlice)?))
 }
 
-/// Returns slice and data network of an emergency PDN connection, which needs no subscription (TS
-/// 23.401 4.3.12.3); `None` for another one. A UE has at most one, and none beside it if it has
-/// attached for it.
+/// Returns slice and data network of an emergency PDU session or PDN connection, which needs no
+/// subscription (TS 23.501 5.16.4.9, TS 23.401 4.3.12.3); `None` for another one. A UE has at most
+/// one, and none beside it if it has registered or attached for it.
 fn emergency(
     ctx: &StepContext<'_, '_>,
     transport: &UlNasTransport<'_>,
@@ -104,15 +104,25 @@ fn emergency(
     /// QCI of IMS signalling (TS 23.203 table 6.1.7-A), with the highest priority.
     const QCI: u8 = 5;
     const ARP_PRIORITY: u8 = 1;
-    let config = ctx.env.config;
-    let name = config.eps.emergency.as_ref()?;
+    let (config, dialect) = (ctx.env.config, ctx.ue.dialect());
+    let Some(name) = config.emergency(dialect) else {
+        let is_refused = transport.is_emergency && dialect == Dialect::Nr;
+        return is_refused.then_some(Err(GmmCause::PayloadWasNotForwarded));
+    };
     let mut live = ctx.ue.sessions.iter().filter(|session| session.is_live()).peekable();
     let has_only = live.peek().is_some() && live.clone().all(|session| session.terms.dnn == *name);
     let has_one = live.any(|session| session.terms.dnn == *name);
     if !transport.is_emergency {
-        return has_only.then_some(Err(GmmCause::PayloadWasNotForwarded));
+        let has_registered_for_it = match dialect {
+            Dialect::Nr => ctx.ue.registration == Registration::Emergency,
+            Dialect::Eps => has_only,
+        };
+        return has_registered_for_it.then_some(Err(GmmCause::PayloadWasNotForwarded));
     }
-    let served = ctx.ue.allowed.iter().find_map(|snssai| Some((*snssai, config.dnn(name, *snssai)?)));
+    // In 5G, the slice is the network's own and need not be allowed.
+    let own = config.slices.iter().map(|slice| slice.snssai).filter(|_| dialect == Dialect::Nr);
+    let mut slices = ctx.ue.allowed.iter().copied().chain(own);
+    let served = slices.find_map(|snssai| Some((snssai, config.dnn(name, snssai)?)));
     let Some((snssai, dnn)) = served.filter(|_| !has_one) else { return Some(Err(GmmCause::PayloadWasNotForwarded)) };
     let (types, ambr) = (dnn.types.clone(), Ambr::default());
     let terms = DnnSubscription {

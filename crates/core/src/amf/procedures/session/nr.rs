@@ -17,12 +17,13 @@ pub fn read(message: &NasUlNasTransport) -> Option<UlNasTransport<'_>> {
     let request = message.request_type.as_ref();
     // An "existing PDU session" that does not exist is created: there is no other access to
     // transfer it from.
-    let initial = request.is_some_and(|r| r.is_initial());
+    let is_emergency = request.is_some_and(|r| r.request_type() == Some(RequestTypeValue::InitialEmergencyRequest));
+    let initial = is_emergency || request.is_some_and(|r| r.is_initial());
     let snssai = message.s_nssai.as_ref().and_then(|s| s.parse());
     Some(UlNasTransport {
         psi,
         initial,
-        is_emergency: false,
+        is_emergency,
         snssai: snssai.map(|contents| Snssai::from_octets(contents.sst, contents.sd)),
         dnn: message.dnn.as_ref().and_then(|d| d.as_string()).and_then(|d| d.parse().ok()),
         n1: &message.payload_container.value,

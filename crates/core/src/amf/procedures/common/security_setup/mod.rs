@@ -9,14 +9,14 @@ mod state;
 
 pub use state::{Awaited, SecuritySetup};
 
-use super::session_conversion;
-use crate::amf::context::{KeySet, NasSecurity, Retry, UeSecurityCapability};
+use super::{context_setup, session_conversion};
+use crate::amf::context::{KeySet, NasSecurity, Retry, UeContext, UeSecurityCapability};
 use crate::config::CoreConfig;
 use crate::step::{Effect, Kind, Note, RefusedRequest, StepContext};
 use crate::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, Resync, SubscriberIdentity};
 use state::SecurityStage;
 use std::sync::Arc;
-use vireo_types::{Dialect, Duration, Pei, Supi};
+use vireo_types::{Dialect, Duration, Instant, Pei, Supi};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::security::{
     CipheringAlgorithm, IntegrityAlgorithm, constant_time_eq, select_ciphering_algo_with_preference,
@@ -177,10 +177,7 @@ impl SecuritySetup {
             ctx.on_unexpected_message();
             return Progress::Waiting(self);
         };
-        let identity = match ctx.ue.dialect() {
-            Dialect::Nr => SubscriberIdentity::Supi(info.supi),
-            Dialect::Eps => SubscriberIdentity::Imsi(info.supi),
-        };
+        let identity = subscriber_identity(ctx.ue.dialect(), info.supi);
         let again = self.repeats < LIMIT;
         match failure.cause {
             FailureCause::Synchronisation if again => {
@@ -217,9 +214,17 @@ impl SecuritySetup {
             ctx.send_status_98();
             return Progress::Waiting(self);
         };
-        ctx.ue.security = Some(*pending);
+        let mut keys = *pending;
+        keys.agreed_at = match keys.key_set.is_mapped() {
+            // They are as old as those from which they are mapped.
+            true => ctx.ue.security.as_ref().map(|former| former.agreed_at).unwrap_or_default(),
+            false if ctx.env.config.security.key_lifetime.time == Duration(0) => Instant::default(),
+            false => ctx.now(),
+        };
+        ctx.ue.security = Some(keys);
         ctx.secure_exchange();
         ctx.ue.security_capability = self.capability;
+        context_setup::renew_key(ctx);
         session_conversion::convert(ctx);
         if pei.is_some() {
             ctx.ue.identity.pei = pei;
@@ -265,6 +270,33 @@ impl SecuritySetup {
         self.stage = request_identity(ctx);
         Progress::Waiting(self)
     }
+}
+
+/// Returns the identity of a subscriber under which the subscriber service knows it.
+fn subscriber_identity(dialect: Dialect, supi: Supi) -> SubscriberIdentity {
+    match dialect {
+        Dialect::Nr => SubscriberIdentity::Supi(supi),
+        Dialect::Eps => SubscriberIdentity::Imsi(supi),
+    }
+}
+
+/// Returns the identity of a UE that was authenticated before.
+pub fn known_identity(ue: &UeContext) -> Option<SubscriberIdentity> {
+    ue.identity.supi.map(|supi| subscriber_identity(ue.dialect(), supi))
+}
+
+/// Returns true if a UE with keys is to be authenticated at its next request: the record of its
+/// subscriber has changed, or its keys have reached a limit (TS 24.501 5.4.1.1).
+pub fn is_due(ctx: &StepContext<'_, '_>) -> bool {
+    ctx.ue.pending.authenticate || are_keys_used_up(ctx)
+}
+
+/// Returns true if the keys of the UE have reached a limit.
+pub fn are_keys_used_up(ctx: &StepContext<'_, '_>) -> bool {
+    let limit = ctx.env.config.security.key_lifetime;
+    let is_old = |keys: &NasSecurity| limit.time > Duration(0) && ctx.now().since(keys.agreed_at) >= limit.time;
+    let reaches = |keys: &NasSecurity| keys.uplink.max(keys.downlink) >= limit.nas_count;
+    ctx.ue.security.as_ref().is_some_and(|keys| reaches(keys) || is_old(keys))
 }
 
 /// Selects the algorithms from the bits of the UE's capability. The preference list never has NIA0
