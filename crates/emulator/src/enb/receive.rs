@@ -136,7 +136,17 @@ impl Enb {
             }
             _ => return Err(Fault::Peer(Violation::Undecodable)),
         };
-        let (id, owner) = self.identify(mme, enb)?;
+        let (id, owner) = match self.identify(mme, enb) {
+            Err(Fault::Peer(Violation::UnknownUe))
+                if self.connections.is_released(mme.into(), vireo_types::RanUeNgapId(enb)) =>
+            {
+                // Not a last message (TS 36.413 10.6): it is answered, and is no violation.
+                let cause = Some(Cause::radioNetwork(CauseRadioNetwork::unknown_pair_ue_s1ap_id));
+                let (core_id, ran_id) = (Some(mme.into()), Some(enb));
+                return Ok(self.indicate_error(ErrorReport { core_id, ran_id, cause, diagnostics: false }, out)?);
+            }
+            identified => identified?,
+        };
         let answer = build_s1ap!(
             SuccessfulOutcome,
             UEContextRelease,
@@ -145,7 +155,7 @@ impl Enb {
             eNB_UE_S1AP_ID(id.0),
         );
         encode(out, self.stream(id), answer)?;
-        self.connections.remove(id);
+        self.connections.release(mme.into(), id);
         self.found = None;
         inbox.events.push(Event::Released { owner, cause });
         Ok(())
