@@ -385,6 +385,12 @@ def session_messages():
             "pDUSessionID": 5, "pDUSessionResourceReleaseCommandTransfer": release}]))
     yield "PDUSessionResourceReleaseResponse", successful(
         "PDUSessionResourceReleaseResponse", *IDS,
+    unmodified = ("PDUSessionResourceModifyUnsuccessfulTransfer", {
+        "cause": ("radioNetwork", "radio-resources-not-available")})
+    yield "PDUSessionResourceModifyResponse-failed", successful(
+        "PDUSessionResourceModifyResponse", *IDS,
+        ("PDUSessionResourceFailedToModifyListModRes", [{
+            "pDUSessionID": 5, "pDUSessionResourceModifyUnsuccessfulTransfer": unmodified}]))
         ("PDUSessionResourceReleasedListRelRes", [{
             "pDUSessionID": 5, "pDUSessionResourceReleaseResponseTransfer": released}]))
     yield "HandoverRequired", initiating(

@@ -406,3 +406,6 @@ def encode(value):
 def decode(octets):
     PDU.from_aper(octets)
     return PDU.get_val()
+        "E-RABModifyResponse-failed": successful(
+            "E-RABModifyResponse", *IDS, ("E-RABFailedToModifyList", items("E-RABItem", [
+                {"e-RAB-ID": 5, "cause": ("radioNetwork", "radio-resources-not-available")}]))),

@@ -158,7 +158,7 @@ impl Enb {
         );
         let bearers = pdu.items::<ie::E_RABToBeModifiedListBearerModReq>().collect::<Result<Vec<_>, Error>>()?;
         let (id, owner) = self.identify(mme, enb)?;
-        let (mut modified, mut failed) = (Vec::new(), Vec::new());
+        let (mut modified, mut failed, mut nas) = (Vec::new(), Vec::new(), Vec::new());
         for bearer in &bearers {
             let is_it = |tunnel: &Tunnel| u64::from(tunnel.psi) == bearer.e_rab_id.0;
             match self.tunnels(id).iter().find(|tunnel| is_it(tunnel)) {
@@ -166,6 +166,7 @@ impl Enb {
                     inbox.events.push(Event::QosModified { owner, psi: tunnel.psi });
                     let item = ERABModifyItemBearerModRes::new(bearer.e_rab_id, None);
                     modified.push(build_s1ap_ie!(IGNORE E_RABModifyItemBearerModRes(item))?);
+                    nas.push(&bearer.nas_pdu.0);
                 }
                 None => {
                     let cause = Cause::radioNetwork(CauseRadioNetwork::unknown_E_RAB_ID);
@@ -186,8 +187,9 @@ impl Enb {
         }
         let message = ERABModifyResponse::new(ProtocolIEContainer(ies));
         encode(out, self.stream(id), S1AP_PDU::of_message(&message, ERABModifyResponse::CRITICALITY))?;
-        for bearer in &bearers {
-            inbox.deliver(owner, &bearer.nas_pdu.0);
+        // The UE gets no message of a bearer that is not modified.
+        for nas in nas {
+            inbox.deliver(owner, nas);
         }
         Ok(())
     }

@@ -413,6 +413,11 @@ impl Gnb {
 /// Returns the NAS container of a HANDOVER REQUEST for a UE from EPS, which also requires the New
 /// Security Context Indicator (TS 33.501 8.4.2); nothing for other UEs.
 fn mapped_container(pdu: &NGAPPDU<'_>, mapped: bool) -> Result<Vec<u8>, Fault> {
+    /// Sets whether PDU SESSION RESOURCE MODIFY REQUESTs are refused.
+    pub fn refuse_modification(&mut self, refuse: bool) {
+        self.refuses_modification = refuse;
+    }
+
     let is_new = matches!(pdu.ie::<ie::NewSecurityContextInd>(), Some(Ok(_)));
     let nas = pdu.ie::<ie::NASC>().transpose()?;
     match (mapped, is_new, nas) {

@@ -64,6 +64,10 @@ pub struct Gnb {
     refuses_session: Option<u8>,
     /// True if the gNB accepts forwarded uplink packets in a HANDOVER REQUEST.
     accepts_uplink: bool,
+    /// True if the gNB modifies no session.
+    refuses_modification: bool,
+    /// UP security policy that each session must have.
+    protection: Option<UpProtection>,
     container_octets: usize,
     /// Abandoned connection for which the AMF has just sent its ID, so that its release can be
     /// requested.
@@ -83,6 +87,8 @@ impl Gnb {
             refuses_session: None,
             accepts_uplink: false,
             container_octets: 0,
+            refuses_modification: false,
+            protection: None,
             found: None,
         }
     }

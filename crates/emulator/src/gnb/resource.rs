@@ -256,10 +256,14 @@ impl Gnb {
             req list: PDUSessionResourceModifyListModReq = PDUSessionResourceModifyListModReq(list) => list,
         );
         let (ran, owner) = self.identify(amf, ran)?;
-        let (mut modified, mut failed) = (Vec::new(), Vec::new());
+        let (mut modified, mut failed, mut nas) = (Vec::new(), Vec::new(), Vec::new());
         for item in &list.0 {
             let (psi, transfer) = (item.pdu_session_id, &item.pdu_session_resource_modify_request_transfer);
-            match self.modify(ran, psi.0, transfer) {
+            let result = match self.refuses_modification {
+                true => Err(Cause::radioNetwork(CauseRadioNetwork::radio_resources_not_available)),
+                false => self.modify(ran, psi.0, transfer),
+            };
+            match result {
                 Ok(Modified { tunnel, flows }) => {
                     let flow = |qfi| QosFlowAddOrModifyResponseItem::new(QosFlowIdentifier(qfi), None);
                     let flows = (!flows.is_empty())
@@ -282,6 +286,7 @@ impl Gnb {
         if !modified.is_empty() {
             let list = PDUSessionResourceModifyListModRes(modified);
             ies.push(build_ngap_ie!(PDUSessionResourceModifyResponse, PDUSessionResourceModifyListModRes(list))?);
+                    nas.extend(item.nas_pdu.as_ref());
         }
         if !failed.is_empty() {
             let list = PDUSessionResourceFailedToModifyListModRes(failed);
@@ -293,7 +298,8 @@ impl Gnb {
         let message = PDUSessionResourceModifyResponse::new(ProtocolIEContainer(ies));
         let answer = NGAP_PDU::of_message(&message, PDUSessionResourceModifyResponse::CRITICALITY);
         encode_by(out, self.way(ran), answer)?;
-        for nas in list.0.iter().filter_map(|item| item.nas_pdu.as_ref()) {
+        // The UE gets no message of a session that is not modified.
+        for nas in nas {
             inbox.deliver(owner, &nas.0);
         }
         Ok(())

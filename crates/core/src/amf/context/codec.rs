@@ -345,7 +345,7 @@ mod tests {
     use crate::amf::context::Registration;
     use crate::subscription::{Ambr, Subscription};
     use std::sync::Arc;
-    use vireo_types::{Bucket, Ltmsi, Tmsi};
+    use vireo_types::{Bucket, Instant, Ltmsi, Tmsi};
 
     fn context() -> UeContext {
         UeContext::new(Ltmsi::new(Bucket::new(7), 9))
@@ -360,6 +360,8 @@ mod tests {
         let octets = encode(&context(), Vec::new()).expect("it encodes");
         assert_eq!(decode(&octets), Ok(context()));
         assert!(octets.len() < 64, "an empty context is small: {} octets", octets.len());
+    use crate::smf::tests::Bench;
+    use crate::smf::{ModificationCommand, RanTerms, TermsChange, UpfUpdate};
         assert_eq!(decode(&[]), Err(CodecError::Damaged));
         for layout in [OLDEST_LAYOUT - 1, LAYOUT_VERSION + 1] {
             assert_eq!(decode(&[layout, 1, 2]), Err(CodecError::Version(layout)));
@@ -415,3 +417,35 @@ mod tests {
         assert_eq!(again, octets);
     }
 }
+    /// A RAN node has refused a change: the end of the change restores the former terms.
+    #[test]
+    fn end_of_change_stores_terms_again() {
+        let mut ue = context();
+        ue.sessions = vec![Bench::active().sm().clone()];
+        let former = ue.sessions[0].terms.clone();
+        let mut parts = IncrementalEncoder::new(&ue).expect("it encodes");
+        let ran = RanTerms::Unknown;
+        let change = TermsChange { upf: UpfUpdate::Done, command: ModificationCommand::Due, since: Instant(0), ran };
+        (ue.sessions[0].terms.five_qi, ue.sessions[0].terms.change) = (7, Some(change));
+        parts.encode(&ue, &mut Vec::new()).expect("it encodes");
+        ue.sessions[0].terms = former.clone();
+        let mut octets = Vec::new();
+        assert_eq!(parts.encode(&ue, &mut octets), Ok(true));
+        assert_eq!(decode(&octets).map(|ue| ue.sessions[0].terms.clone()), Ok(former));
+    }
+
+    #[test]
+    fn context_without_capability_keeps_versions() {
+        let mut ue = context();
+        ue.identity.tmsi = Some(Tmsi(7));
+        let before = encode(&ue, Vec::new()).expect("it encodes");
+        ue.radio_capability = vec![7; 70_000];
+        let mut large = Vec::new();
+        encode_after(&ue, &before, &mut large).expect("it encodes");
+        let small = without_radio_capability(&large).expect("it encodes");
+        let versions = |octets: &[u8]| EncodedContext::new(octets).expect("a record").versions;
+        assert_eq!(versions(&small), versions(&large));
+        ue.radio_capability.clear();
+        assert_eq!(decode(&small), Ok(ue));
+    }
+

@@ -516,6 +516,8 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
         }
         UeMessage::ContextModificationFailure => ctx.note(Note::fault("context-modification-failure")),
         UeMessage::RadioCapability { whole, paging } => radio_capability(ctx, whole, paging),
+            // E-RAB MODIFY REQUEST had the UE-AMBR of the refused terms.
+            let before = ctx.ue.ambr();
         UeMessage::Error(cause) => {
             ctx.note(Note::fault("error-indication-received"));
             if cause.is_some_and(|c| is_unknown_ue(&c)) {
