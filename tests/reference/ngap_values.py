@@ -334,6 +334,11 @@ def connection_messages():
     yield "UERadioCapabilityInfoIndication", initiating(
         "UERadioCapabilityInfoIndication", *IDS, ("UERadioCapability", bytes(range(64))))
 
+    yield "UERadioCapabilityInfoIndication-formats", initiating(
+        "UERadioCapabilityInfoIndication", *IDS, ("UERadioCapability", b"\x5a" * 32),
+        ("UERadioCapabilityForPaging", {
+            "uERadioCapabilityForPagingOfNR": b"\x06" * 30, "uERadioCapabilityForPagingOfEUTRA": b"\x07" * 30}),
+        ("UERadioCapability-EUTRA-Format", b"\xa5" * 32))
 
 def source_to_target():
     """Source NG-RAN Node to Target NG-RAN Node Transparent Container, with the smallest RRC container there is."""

@@ -389,6 +389,11 @@ def mme_messages():
             "E-RABModifyRequest", *IDS, ("uEaggregateMaximumBitrate", ambr), (
                 "E-RABToBeModifiedListBearerModReq", items("E-RABToBeModifiedItemBearerModReq", [
                     {"e-RAB-ID": 5, "e-RABLevelQoSParameters": QOS, "nAS-PDU": NAS}]))),
+        "UECapabilityInfoIndication-formats": initiating(
+            "UECapabilityInfoIndication", *IDS, ("UERadioCapability", b"\xa5" * 32),
+            ("UERadioCapabilityForPaging", b"\x07" * 30),
+            ("UERadioCapability-NR-Format", b"\x5a" * 32),
+            ("UERadioCapabilityForPaging-NR-Format", b"\x06" * 30)),
         "E-RABModifyResponse": successful(
             "E-RABModifyResponse", *IDS, (
                 "E-RABModifyListBearerModRes", items("E-RABModifyItemBearerModRes", [{"e-RAB-ID": 5}]))),

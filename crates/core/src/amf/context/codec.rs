@@ -231,6 +231,23 @@ pub fn decode(octets: &[u8]) -> Result<UeContext, CodecError> {
     EncodedContext::new(octets)?.decode()
 }
 
+/// Returns an encoded context without the radio capabilities of the UE, under the same versions: a
+/// RAN node asks the UE for them again.
+///
+/// # Errors
+///
+/// As [`decode`] and [`encode`].
+pub fn without_radio_capability(octets: &[u8]) -> Result<Vec<u8>, CodecError> {
+    let stored = EncodedContext::new(octets)?;
+    let mut context = stored.decode()?;
+    context.delete_radio_capability();
+    let encoded = encode(&context, Vec::new())?;
+    let EncodedContext { versions: Versions { layout, .. }, perpetual, ephemeral } = EncodedContext::new(&encoded)?;
+    let mut out = Vec::new();
+    EncodedContext { versions: Versions { layout, ..stored.versions }, perpetual, ephemeral }.put(&mut out)?;
+    Ok(out)
+}
+
 /// Encoder of a context that stays decoded between steps. It detects by comparison which pieces of
 /// the perpetual part a step left unchanged, and reuses their octets.
 #[derive(Debug)]
@@ -343,6 +360,8 @@ impl IncrementalEncoder {
 mod tests {
     use super::*;
     use crate::amf::context::Registration;
+    use crate::smf::tests::Bench;
+    use crate::smf::{ModificationCommand, RanTerms, TermsChange, UpfUpdate};
     use crate::subscription::{Ambr, Subscription};
     use std::sync::Arc;
     use vireo_types::{Bucket, Instant, Ltmsi, Tmsi};
@@ -360,8 +379,6 @@ mod tests {
         let octets = encode(&context(), Vec::new()).expect("it encodes");
         assert_eq!(decode(&octets), Ok(context()));
         assert!(octets.len() < 64, "an empty context is small: {} octets", octets.len());
-    use crate::smf::tests::Bench;
-    use crate::smf::{ModificationCommand, RanTerms, TermsChange, UpfUpdate};
         assert_eq!(decode(&[]), Err(CodecError::Damaged));
         for layout in [OLDEST_LAYOUT - 1, LAYOUT_VERSION + 1] {
             assert_eq!(decode(&[layout, 1, 2]), Err(CodecError::Version(layout)));
@@ -408,15 +425,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn record_from_parts_equals_whole_record() {
-        let octets = encode(&context(), Vec::new()).expect("it encodes");
-        let record = EncodedContext::new(&octets).expect("a record");
-        let mut again = Vec::new();
-        record.put(&mut again).expect("it fits");
-        assert_eq!(again, octets);
-    }
-}
     /// A RAN node has refused a change: the end of the change restores the former terms.
     #[test]
     fn end_of_change_stores_terms_again() {
@@ -449,3 +457,12 @@ mod tests {
         assert_eq!(decode(&small), Ok(ue));
     }
 
+    #[test]
+    fn record_from_parts_equals_whole_record() {
+        let octets = encode(&context(), Vec::new()).expect("it encodes");
+        let record = EncodedContext::new(&octets).expect("a record");
+        let mut again = Vec::new();
+        record.put(&mut again).expect("it fits");
+        assert_eq!(again, octets);
+    }
+}

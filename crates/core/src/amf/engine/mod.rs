@@ -12,7 +12,7 @@ mod subscription;
 
 use crate::Env;
 use crate::amf::access;
-use crate::amf::context::{Connection, Procedure, RanContext, UeContext};
+use crate::amf::context::{Connection, Procedure, RadioCapability, RanContext, UeContext};
 use crate::amf::n2::{Cause, Fault, InitialUeMessage, UeMessage};
 use crate::amf::procedures::common::{smf_requests, user_data, user_plane};
 use crate::amf::procedures::{
@@ -25,7 +25,7 @@ use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
 use crate::subscription::{Ambr, AuthenticationError, AuthenticationInfo, Subscription};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_types::{AmfUeNgapId, AssocId, Dialect, Ltmsi, NrCgi, RanUeNgapId, Seid, Snssai, Tai, limits};
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, Ltmsi, NrCgi, RanUeNgapId, Seid, Snssai, Tai};
 use vireo_wire::gtpu;
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
@@ -515,9 +515,7 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
             ctx.note(Note::SecondaryRatUsage { uplink, downlink });
         }
         UeMessage::ContextModificationFailure => ctx.note(Note::fault("context-modification-failure")),
-        UeMessage::RadioCapability { whole, paging } => radio_capability(ctx, whole, paging),
-            // E-RAB MODIFY REQUEST had the UE-AMBR of the refused terms.
-            let before = ctx.ue.ambr();
+        UeMessage::RadioCapability { own, other } => radio_capability(ctx, own, other),
         UeMessage::Error(cause) => {
             ctx.note(Note::fault("error-indication-received"));
             if cause.is_some_and(|c| is_unknown_ue(&c)) {
@@ -547,18 +545,14 @@ fn change_ambr(ctx: &mut StepContext<'_, '_>, before: Ambr) {
 }
 
 /// Stores what the RAN node has learnt of the UE's radio. The RAN node asks the UE again if it gets
-/// none; a part of it would not decode.
-fn radio_capability(ctx: &mut StepContext<'_, '_>, whole: Vec<u8>, paging: Option<Vec<u8>>) {
-    let paging = paging.unwrap_or_default();
-    let (coding, whole_fits) = (ctx.ue.dialect(), whole.len() <= limits::UE_CAPABILITY_OCTETS);
-    let paging_fits = paging.len() <= limits::PAGING_CAPABILITY_OCTETS;
-    if !whole_fits || !paging_fits {
+/// none.
+fn radio_capability(ctx: &mut StepContext<'_, '_>, own: RadioCapability, other: RadioCapability) {
+    let coding = ctx.ue.dialect();
+    let ((own, is_cut), (other, is_other_cut)) = (own.limited(), other.limited());
+    if is_cut || is_other_cut {
         ctx.note(Note::fault("limit"));
     }
-    ctx.ue.radio_capability = if whole_fits { whole } else { Vec::new() };
-    let info = &mut ctx.ue.reachability.paging;
-    info.capability = if paging_fits { paging } else { Vec::new() };
-    info.coding = coding;
+    ctx.ue.store_radio_capability(coding, own, other);
 }
 
 /// Detaches a UE of EPS that has no bearer any more, and has it attach again (TS 23.401 5.4.4.1,

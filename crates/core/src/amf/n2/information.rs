@@ -121,6 +121,19 @@ pub(crate) fn paging_drx(drx: DrxCycle) -> PagingDRX {
 mod tests {
     use super::*;
     use vireo_types::Tac;
+/// Encodes UE Radio Capability for Paging (9.3.1.68) of the octets that an eNB has for NR and
+/// E-UTRA; empty octets are unknown.
+pub(crate) fn paging_capability(nr: &[u8], eutra: &[u8]) -> Vec<u8> {
+    let known = |octets: &[u8]| (!octets.is_empty()).then(|| octets.to_vec().into());
+    let capability = UERadioCapabilityForPaging::new(
+        known(nr).map(UERadioCapabilityForPagingOfNR),
+        known(eutra).map(UERadioCapabilityForPagingOfEUTRA),
+        None,
+    );
+    // Nothing but memory limits the encoding.
+    encode_open_type(&capability).map(|octets| octets.to_vec()).unwrap_or_default()
+}
+
 
     fn golden(name: &str) -> Vec<u8> {
         let golden = include_str!("../../../../../tests/reference/golden.txt");

@@ -14,6 +14,7 @@ mod send;
 pub(crate) use fault::has_fault_to_reject;
 pub use fault::{Fault, FaultDiagnostics, error_indication};
 pub(crate) use information::paging_drx;
+pub(crate) use information::{paging_capability, paging_drx};
 pub use information::{InactiveAssistance, MobilityRestrictions, UeInformation};
 pub(crate) use ingress::is_for_ran;
 pub use ingress::{
