@@ -14,7 +14,7 @@ use crate::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
-    Charging, CiotConfig, CoreConfig, DnnConfig, EpsConfig, NodeName, PowerSavingConfig, PowerSavingMode,
+    Charging, CiotConfig, CoreConfig, DnnConfig, EpsConfig, NodeName, PowerSavingConfig, PowerSavingMode, RanConfig,
     SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
 use vireo_ops::config::DATA_NETWORKS;
@@ -125,7 +125,11 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         ciot: ciot(file, problems),
         n4_address: listen.ip(),
         n4_node: n4_node(file, problems),
-        n2_endpoints: endpoints(&file.n2.endpoints, problems),
+        ran: RanConfig {
+            n2_endpoints: endpoints(&file.n2.endpoints, problems),
+            forbids_rrc_inactive: !file.n2.rrc_inactive,
+            requests_location: core.location_reports,
+        },
         smf_is_remote: false,
         eps: EpsConfig { interworks: file.s1.is_served(), restricts_dcnr: !file.s1.dcnr, emergency },
         information: network::information(&core.network, problems),

@@ -105,6 +105,7 @@ pub(super) struct Core {
     pub(super) power_saving: PowerSaving,
     pub(super) ciot: Ciot,
     pub(super) network: Network,
+    pub(super) location_reports: bool,
 }
 
 impl Default for Core {
@@ -120,6 +121,7 @@ impl Default for Core {
             power_saving: PowerSaving::default(),
             ciot: Ciot::default(),
             network: Network::default(),
+            location_reports: false,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::context::{Connection, EnDc};
 use super::n2::{self, Cause, ContextSetup, Fault, Route, SessionSetup, ShallowView, UeMessage};
 use super::s1;
 use crate::subscription::Ambr;
+use std::num::NonZeroU16;
 use vireo_types::{AmfUeNgapId, Dialect, RanUeNgapId};
 
 /// Returns route and kind of a message without decoding it further or copying.
@@ -134,6 +135,22 @@ pub fn context_modification_request(connection: &Connection, ambr: Ambr) -> Vec<
     match connection.assoc.dialect() {
         Dialect::Nr => n2::context_modification_request(connection, ambr),
         Dialect::Eps => s1::context_modification_request(connection, ambr),
+    }
+}
+
+/// Encodes another Index to RAT/Frequency Selection Priority.
+pub fn rfsp_modification_request(connection: &Connection, rfsp: NonZeroU16) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => n2::rfsp_modification_request(connection, rfsp),
+        Dialect::Eps => s1::rfsp_modification_request(connection, rfsp),
+    }
+}
+
+/// Encodes the request to report each other cell of the UE.
+pub fn location_reporting_control(connection: &Connection) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => n2::location_reporting_control(connection),
+        Dialect::Eps => s1::location_reporting_control(connection),
     }
 }
 

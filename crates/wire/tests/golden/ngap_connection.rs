@@ -145,7 +145,17 @@ fn context() -> Vec<Case> {
             AllowedNSSAI = allowed(),
             UESecurityCapabilities = algorithms(),
             SecurityKey = key(),
-            MobilityRestrictionList = restrictions()
+            MobilityRestrictionList = restrictions(),
+            IndexToRFSP = IndexToRFSP(256)
+        ),
+        ngap_case!(
+            "UEContextModificationRequest-rfsp",
+            InitiatingMessage,
+            UEContextModification,
+            UEContextModificationRequest,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            IndexToRFSP = IndexToRFSP(7)
         ),
         ngap_case!(
             "InitialContextSetupResponse",

@@ -47,6 +47,7 @@ use crate::smf::SmContext;
 use crate::subscription::{Ambr, Subscription};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use vireo_types::{AmfUeNgapId, AssocId, Dialect, Guti, Instant, Ltmsi, Pei, Plmn, Snssai, Supi, Tac, Tai, Tmsi};
 
@@ -261,6 +262,11 @@ impl UeContext {
             uplink_bps: subscribed.uplink_bps.min(sum.uplink_bps),
             downlink_bps: subscribed.downlink_bps.min(sum.downlink_bps),
         }
+    }
+
+    /// Returns the Index to RAT/Frequency Selection Priority of the subscriber.
+    pub fn rfsp(&self) -> Option<NonZeroU16> {
+        self.subscription.as_ref().and_then(|subscription| subscription.rfsp)
     }
 
     /// Returns true if the UE may not use NR as secondary RAT, by subscription or configuration.

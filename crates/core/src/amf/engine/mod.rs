@@ -143,6 +143,7 @@ pub enum Event<'a> {
 /// Runs one step. Changes the context in place and returns the effects and notes.
 pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutput {
     let mut ctx = StepContext { ue, env, out: StepOutput::default(), postponed_release: None };
+    let before = served_at(ctx.ue);
     match event {
         Event::Initial { assoc, message } => initial(&mut ctx, assoc, message),
         Event::Congested { assoc, message } => congested(&mut ctx, assoc, message),
@@ -196,8 +197,25 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
     procedures::handover::drop_void_keys(ctx.ue);
     reach_ue(&mut ctx);
     subscription::send_commands(&mut ctx);
+    request_location(&mut ctx, before);
     an_release::forget_if_empty(&mut ctx);
     ctx.out
+}
+
+/// Returns the connection of a RAN node that has the context of the UE. After PATH SWITCH REQUEST
+/// it does once it has the answer (TS 38.413 10.6: the first returned message).
+fn served_at(ue: &UeContext) -> Option<(AssocId, RanUeNgapId)> {
+    let switches = matches!(ue.handover, Some(procedures::handover::Handover::Switching(_)));
+    let served = ue.connection.filter(|connection| connection.ran == RanContext::SetUp && !switches);
+    served.map(|connection| (connection.assoc, connection.ran_id))
+}
+
+/// Requests location reports of a RAN node that has got the context of the UE in this step.
+fn request_location(ctx: &mut StepContext<'_, '_>, before: Option<(AssocId, RanUeNgapId)>) {
+    let now = served_at(ctx.ue);
+    if ctx.env.config.ran.requests_location && now.is_some() && now != before {
+        ctx.send(access::location_reporting_control);
+    }
 }
 
 /// Deregisters the UE: at once if it is connected, else after it has been paged.
@@ -498,7 +516,10 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
         UeMessage::SessionReleaseResponse { released } => session::transfers(ctx, N2Sm::ReleaseResponse, released),
         UeMessage::SessionModifyResponse { modified, failed } => {
             session::transfers(ctx, N2Sm::ModifyResponse, modified);
+            // E-RAB MODIFY REQUEST had the UE-AMBR of the refused terms.
+            let before = ctx.ue.ambr();
             session::transfers(ctx, N2Sm::ModifyUnsuccessful, failed);
+            change_ambr(ctx, before);
         }
         UeMessage::SessionReleaseIndication { released } => {
             let before = ctx.ue.ambr();

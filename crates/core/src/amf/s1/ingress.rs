@@ -94,7 +94,7 @@ fn read(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         }
         S1apPduKind::Initiating_UECapabilityInfoIndication => {
             let capability = required(pdu, pdu.ie::<ie::UERadioCapability>())?;
-            // Criticality ignore: one that does not decode counts as absent.
+            // Criticality ignore: those that do not decode count as absent.
             let paging = pdu.ie::<ie::UERadioCapabilityForPaging>().and_then(Result::ok);
             let paging = paging.map(|paging| paging.0.as_slice().to_vec()).unwrap_or_default();
             let nr = pdu.ie::<ie::UERadioCapability_NR_Format>().and_then(Result::ok);
@@ -112,9 +112,9 @@ fn read(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         S1apPduKind::Initiating_ErrorIndication => {
             UeMessage::Error(pdu.ie::<ie::Cause>().and_then(Result::ok).map(|cause| cause_of(&cause)))
         }
-        S1apPduKind::Initiating_LocationReport
-        | S1apPduKind::Initiating_LocationReportingFailureIndication
-        | S1apPduKind::Successful_UEContextModification => UeMessage::Report,
+        S1apPduKind::Initiating_LocationReport => UeMessage::Location(location(pdu)),
+        S1apPduKind::Initiating_LocationReportingFailureIndication => UeMessage::LocationReportingFailure,
+        S1apPduKind::Successful_UEContextModification => UeMessage::Report,
         S1apPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure,
         S1apPduKind::Initiating_SecondaryRATDataUsageReport => usage(pdu),
         S1apPduKind::Successful_E_RABModify => UeMessage::SessionModifyResponse {

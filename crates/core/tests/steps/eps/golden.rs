@@ -62,14 +62,30 @@ fn pages_and_changes_equal_those_of_pycrate() {
     let ambr = Ambr { uplink_bps: 2_000_000, downlink_bps: 30_000_000 };
     let change = s1::context_modification_request(&connection(), ambr);
     assert_eq!(hex::encode(change), hex::encode(golden("UEContextModificationRequest")));
+    let rfsp = std::num::NonZeroU16::new(7).expect("a number");
+    let change = s1::rfsp_modification_request(&connection(), rfsp);
+    assert_eq!(hex::encode(change), hex::encode(golden("UEContextModificationRequest-rfsp")));
+    let control = s1::location_reporting_control(&connection());
+    assert_eq!(hex::encode(control), hex::encode(golden("LocationReportingControl")));
     let qos = [9, 9];
     let modify = s1::session_modify_request(&connection(), 5, (ambr, Some(NAS.to_vec())), &qos);
     assert_eq!(hex::encode(modify), hex::encode(golden("E-RABModifyRequest")));
     let (_, modified) = s1::ue_message(&golden("E-RABModifyResponse")).expect("a message");
     let UeMessage::SessionModifyResponse { modified, failed } = modified else { panic!("{modified:?}") };
     assert_eq!((modified, failed.len()), (vec![(5, Vec::new())].into_iter().collect(), 0));
+    let (_, refused) = s1::ue_message(&golden("E-RABModifyResponse-failed")).expect("a message");
+    let UeMessage::SessionModifyResponse { modified, failed } = refused else { panic!("{refused:?}") };
+    assert_eq!((modified.len(), failed.iter().map(|(ebi, _)| *ebi).collect::<Vec<_>>()), (0, vec![5]));
     let release = s1::session_release_command(&connection(), 5, (ambr, Some(NAS.to_vec())));
     assert_eq!(hex::encode(release), hex::encode(golden("E-RABReleaseCommand-ambr")));
+}
+
+#[test]
+fn location_reports_of_pycrate_are_read() {
+    let read = |name| s1::ue_message(&golden(name)).expect("a message").1;
+    let cell = NrCgi { plmn: tai().plmn, cell: 0x000_abc01 };
+    assert_eq!(read("LocationReport"), UeMessage::Location(Some((tai(), cell))));
+    assert_eq!(read("LocationReportingFailureIndication"), UeMessage::LocationReportingFailure);
 }
 
 #[test]

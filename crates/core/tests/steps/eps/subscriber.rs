@@ -2,6 +2,7 @@
 
 use super::golden::golden;
 use super::network::{IMSI, Network};
+use std::num::NonZeroU16;
 use vireo_core::amf::context::Procedure;
 use vireo_core::amf::engine::Event;
 use vireo_core::step::{Effect, Kind, Note};
@@ -83,7 +84,6 @@ fn changed_qos_modifies_bearer() {
     assert!(network.context().is_some_and(|c| c.sessions[0].terms.change.is_none()));
 }
 
-#[test]
 /// TS 36.413 9.2.1.39.
 #[test]
 fn enb_gets_profile_id_of_subscriber() {
@@ -120,6 +120,7 @@ fn refused_modification_leaves_bearer_unchanged() {
     assert_eq!(Some(total.ue_aggregate_maximum_bit_rate_dl.0), former);
 }
 
+#[test]
 fn modification_equals_pycrates() {
     let mut network = attached();
     let terms = &mut network.subscription.slices[0].dnns[0];
