@@ -1,5 +1,7 @@
 //! `vireo demo` from a user's view: results and clean-up, with and without root.
 
+mod scenarios;
+
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use super::{ConnectionId, Enb, Event, Inbox, Outbox, encode};
 use crate::ran::{Fault, SendError, Violation};
-use crate::ran::{Tunnel, read_address};
+use crate::ran::{Tunnel, is_reported_capability, read_address};
 use std::net::IpAddr;
 use vireo_types::Teid;
 use vireo_wire::s1ap::*;
@@ -41,7 +41,7 @@ impl Enb {
             req _ambr: UEAggregateMaximumBitrate = UEAggregateMaximumBitrate(ambr) => ambr,
             req _capability: UESecurityCapabilities = UESecurityCapabilities(capability) => capability,
             req key: SecurityKey = SecurityKey(key) => key,
-            opt radio: bool = UERadioCapability(_r) => true,
+            opt radio: UERadioCapability = UERadioCapability(radio) => radio,
         );
         let bearers = pdu.items::<ie::E_RABToBeSetupListCtxtSUReq>().map(|item| {
             item.map(|item| RequestedBearer {
@@ -55,6 +55,8 @@ impl Enb {
         let (id, owner) = self.identify(mme, enb)?;
         let key = <[u8; 32]>::try_from(key.0.as_octets()).map_err(|_| Fault::Peer(Violation::Undecodable))?;
         inbox.events.push(Event::ContextSetup { owner, key });
+        let is_returned = radio.as_ref().is_some_and(|radio| is_reported_capability(owner, radio.0.as_slice()));
+        inbox.events.extend(is_returned.then_some(Event::CapabilityReturned { owner }));
         let results = self.add_bearers(id, owner, &bearers, inbox);
         self.answer_context(mme, id, results, out)?;
         if radio.is_none() {
@@ -164,9 +166,9 @@ impl Enb {
             match self.tunnels(id).iter().find(|tunnel| is_it(tunnel)) {
                 Some(tunnel) => {
                     inbox.events.push(Event::QosModified { owner, psi: tunnel.psi });
+                    nas.push(&bearer.nas_pdu.0);
                     let item = ERABModifyItemBearerModRes::new(bearer.e_rab_id, None);
                     modified.push(build_s1ap_ie!(IGNORE E_RABModifyItemBearerModRes(item))?);
-                    nas.push(&bearer.nas_pdu.0);
                 }
                 None => {
                     let cause = Cause::radioNetwork(CauseRadioNetwork::unknown_E_RAB_ID);

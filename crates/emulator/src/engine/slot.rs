@@ -31,6 +31,10 @@ pub(super) mod flag {
     pub(in crate::engine) const LOST: u16 = 4096;
     /// The core has updated the configuration of the UE since it was last idle.
     pub(in crate::engine) const UPDATED: u16 = 8192;
+    /// The core has requested location reports of the UE's node.
+    pub(in crate::engine) const LOCATED: u16 = 32768;
+    /// The core has returned the radio capability of the UE.
+    pub(in crate::engine) const CAPABLE: u16 = 16384;
     /// A new script begins with the next [`super::super::timers::Kind::Resume`].
     pub(in crate::engine) const RESUMING: u16 = 2048;
 }

@@ -52,6 +52,7 @@ impl Gnb {
             Kind::Successful_PDUSessionResourceModifyIndication => self.modification_confirmed(&pdu, inbox),
             Kind::Initiating_DownlinkRANConfigurationTransfer => self.configuration_transfer(&pdu, inbox, out),
             Kind::Initiating_UEContextModification => self.context_modification(&pdu, out),
+            Kind::Initiating_LocationReportingControl => self.location_requested(&pdu, inbox, out),
             Kind::Successful_PathSwitchRequest => self.path_switched(&pdu, inbox),
             Kind::Unsuccessful_PathSwitchRequest => self.path_switch_failed(&pdu, inbox),
             Kind::Initiating_HandoverResourceAllocation => self.handover_request(&pdu, inbox, out),
