@@ -4,8 +4,10 @@
 //! of it, and a cursor that was made up is refused.
 
 use crate::problem::Problem;
+use axum::http::StatusCode;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
 use utoipa::{IntoParams, ToSchema};
 
 /// Items of a page if the request has no limit.
@@ -27,13 +29,17 @@ pub(crate) struct Page<T> {
 
 impl<T> Page<T> {
     /// Returns a page of a list that is in memory.
-    pub(crate) fn from_all(all: Vec<T>, cut: Cut, cursors: &Cursors) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// Returns a problem if the cursor of the next page cannot be sealed.
+    pub(crate) fn from_all(all: Vec<T>, cut: Cut, cursors: &Cursors) -> Result<Self, Problem> {
         let total = all.len();
         let from = cut.after.as_deref().and_then(|after| after.parse().ok()).unwrap_or(0).min(total);
         let until = from.saturating_add(cut.limit).min(total);
         let items = all.into_iter().skip(from).take(cut.limit).collect();
-        let next = (until < total).then(|| cursors.seal(&until.to_string()));
-        Page { items, next, total: Some(total as u64) }
+        let next = (until < total).then(|| cursors.seal(&until.to_string())).transpose()?;
+        Ok(Page { items, next, total: Some(total as u64) })
     }
 }
 
@@ -73,8 +79,12 @@ impl PageQuery {
     }
 }
 
-/// Key of the cursors.
-pub(crate) struct Cursors(LessSafeKey);
+/// Key of the cursors, and the nonce of the next one: a counter, because the key is of this process
+/// alone.
+pub(crate) struct Cursors {
+    key: LessSafeKey,
+    next_nonce: AtomicU64,
+}
 
 impl Cursors {
     /// Creates a random key.
@@ -83,23 +93,29 @@ impl Cursors {
         getrandom::fill(&mut key)?;
         // The length is that of the algorithm.
         let key = UnboundKey::new(&CHACHA20_POLY1305, &key).map_err(|_| getrandom::Error::UNSUPPORTED)?;
-        Ok(Cursors(LessSafeKey::new(key)))
+        Ok(Cursors { key: LessSafeKey::new(key), next_nonce: AtomicU64::new(0) })
     }
 
-    /// Seals the content of a cursor. Without random numbers the list ends here.
-    pub(crate) fn seal(&self, content: &str) -> String {
+    /// Seals the content of a cursor.
+    ///
+    /// # Errors
+    ///
+    /// Returns a problem if the content is too long for the cipher, which no content is.
+    pub(crate) fn seal(&self, content: &str) -> Result<String, Problem> {
         let mut nonce = [0; NONCE_LEN];
+        nonce[..8].copy_from_slice(&self.next_nonce.fetch_add(1, Ordering::Relaxed).to_be_bytes());
         let mut sealed = content.as_bytes().to_vec();
-        let drawn = getrandom::fill(&mut nonce).is_ok();
-        let done = self.0.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut sealed);
-        if drawn && done.is_ok() { hex::encode([&nonce[..], &sealed].concat()) } else { String::new() }
+        self.key
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut sealed)
+            .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "next: the cursor cannot be sealed"))?;
+        Ok(hex::encode([&nonce[..], &sealed].concat()))
     }
 
     fn open(&self, cursor: &str) -> Option<String> {
         let mut sealed = hex::decode(cursor.get(..).filter(|text| text.len() <= CURSOR)?).ok()?;
         let (nonce, content) = sealed.split_at_mut_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let opened = self.0.open_in_place(nonce, Aad::empty(), content).ok()?;
+        let opened = self.key.open_in_place(nonce, Aad::empty(), content).ok()?;
         String::from_utf8(opened.to_vec()).ok()
     }
 }
@@ -114,7 +130,7 @@ mod tests {
         let (mut after, mut seen) = (None, Vec::new());
         loop {
             let query = PageQuery { limit: Some(3), after };
-            let page = Page::from_all((0..10).collect::<Vec<_>>(), query.cut(&cursors).unwrap(), &cursors);
+            let page = Page::from_all((0..10).collect::<Vec<_>>(), query.cut(&cursors).unwrap(), &cursors).unwrap();
             assert_eq!(page.total, Some(10));
             seen.extend(page.items);
             after = page.next;
@@ -128,7 +144,8 @@ mod tests {
     #[test]
     fn foreign_cursors_and_limits_are_refused() {
         let (cursors, other) = (Cursors::new().unwrap(), Cursors::new().unwrap());
-        let sealed = cursors.seal("999700000000001");
+        let sealed = cursors.seal("999700000000001").unwrap();
+        assert_ne!(cursors.seal("999700000000001").unwrap(), sealed, "each has its nonce");
         assert_eq!(cursors.open(&sealed).as_deref(), Some("999700000000001"));
         assert_eq!(other.open(&sealed), None);
         let mut changed = sealed.clone().into_bytes();

@@ -38,7 +38,7 @@ async fn alarms(
     Parameters(filter): Parameters<AlarmFilter>,
 ) -> Result<Json<Page<Alarm>>, Problem> {
     let cut = query.cut(api.cursors())?;
-    Ok(Json(Page::from_all(api.watched(|watched| watched.alarms.list(filter.active)), cut, api.cursors())))
+    Page::from_all(api.watched(|watched| watched.alarms.list(filter.active)), cut, api.cursors()).map(Json)
 }
 
 /// Acknowledge an alarm

@@ -26,6 +26,6 @@ async fn audit(
     let Cut { limit, after } = query.cut(api.cursors())?;
     let items = api.audit(after.and_then(|after| after.parse().ok()), limit).await?;
     let more = items.len() == limit;
-    let next = items.last().filter(|_| more).map(|last| api.cursors().seal(&last.id.to_string()));
+    let next = items.last().filter(|_| more).map(|last| api.cursors().seal(&last.id.to_string())).transpose()?;
     Ok(Json(Page { items, next, total: None }))
 }

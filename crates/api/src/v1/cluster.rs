@@ -94,7 +94,7 @@ pub(crate) fn hosts_in(status: &Status) -> Vec<Host> {
 async fn hosts(State(api): State<Api>, Parameters(query): Parameters<PageQuery>) -> Result<Json<Page<Host>>, Problem> {
     let cut = query.cut(api.cursors())?;
     let status = api.status(crate::overview::without_lists()).await?;
-    Ok(Json(Page::from_all(hosts_in(&status), cut, api.cursors())))
+    Page::from_all(hosts_in(&status), cut, api.cursors()).map(Json)
 }
 
 /// A balancer of the cluster.
@@ -124,7 +124,7 @@ async fn balancers(
         state: "serving",
         holds_n4: balancer.holds_n4,
     });
-    Ok(Json(Page::from_all(all.collect(), cut, api.cursors())))
+    Page::from_all(all.collect(), cut, api.cursors()).map(Json)
 }
 
 /// Drain a host

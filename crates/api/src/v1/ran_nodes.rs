@@ -69,7 +69,7 @@ async fn ran_nodes(
     let filter = StatusFilter { offset, limit, ues: false, ..StatusFilter::default() };
     let status = api.status(filter).await?;
     let (end, total) = (offset + status.gnbs.len(), status.counts.gnbs);
-    let next = (end < total && end > offset).then(|| api.cursors().seal(&end.to_string()));
+    let next = (end < total && end > offset).then(|| api.cursors().seal(&end.to_string())).transpose()?;
     let known = |node: GnbStatus| {
         let since = api.known_since(&node.id);
         RanNode::new(node, since)

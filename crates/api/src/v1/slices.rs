@@ -64,7 +64,7 @@ async fn slices(
 ) -> Result<Json<Page<Slice>>, Problem> {
     let cut = query.cut(api.cursors())?;
     let all = api.slices().iter().map(Slice::from).collect();
-    Ok(Json(Page::from_all(all, cut, api.cursors())))
+    Page::from_all(all, cut, api.cursors()).map(Json)
 }
 
 /// A data network of the core.
@@ -103,5 +103,5 @@ async fn data_networks(
             .collect(),
         upfs: network.upfs.clone(),
     });
-    Ok(Json(Page::from_all(all.collect(), cut, api.cursors())))
+    Page::from_all(all.collect(), cut, api.cursors()).map(Json)
 }

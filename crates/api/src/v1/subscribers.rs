@@ -278,7 +278,7 @@ async fn subscribers(
     let Cut { limit, after } = query.cut(api.cursors())?;
     let (selection, after) = (filter.check(&api)?, after.and_then(|after| after.parse().ok()));
     let found = api.store(move |store| selection.read(store, after, limit)).await?;
-    let next = found.next.map(|next| api.cursors().seal(&next.reveal()));
+    let next = found.next.map(|next| api.cursors().seal(&next.reveal())).transpose()?;
     let items = found.subscribers.iter().map(|subscriber| shown(subscriber, &identity)).collect();
     Ok(Json(Page { items, next, total: found.total }))
 }

@@ -252,7 +252,7 @@ pub(super) async fn page(
     let after = cut.after.and_then(|after| after.parse().ok());
     let query = UeQuery { select, after, limit: cut.limit, reveal_supi: identity.role >= Role::Operate };
     let page = core_page(api, query).await?;
-    let next = page.next.map(|next| api.cursors().seal(&next.to_string()));
+    let next = page.next.map(|next| api.cursors().seal(&next.to_string())).transpose()?;
     let items = page.ues.iter().map(Ue::from).collect();
     Ok((page.ues, Page { items, next, total: page.total.map(|total| total as u64) }))
 }

@@ -61,7 +61,7 @@ impl From<UpfStatus> for Upf {
 async fn upfs(State(api): State<Api>, Parameters(query): Parameters<PageQuery>) -> Result<Json<Page<Upf>>, Problem> {
     let cut = query.cut(api.cursors())?;
     let status = api.status(crate::overview::without_lists()).await?;
-    Ok(Json(Page::from_all(status.upfs.into_iter().map(Upf::from).collect(), cut, api.cursors())))
+    Page::from_all(status.upfs.into_iter().map(Upf::from).collect(), cut, api.cursors()).map(Json)
 }
 
 /// The user plane of this process.

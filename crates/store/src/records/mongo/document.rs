@@ -135,7 +135,7 @@ fn bson(value: Value) -> Bson {
     match value {
         Value::Null => Bson::Null,
         Value::Bool(value) => Bson::Boolean(value),
-        Value::Number(number) => number(&number),
+        Value::Number(number) => bson_number(&number),
         Value::String(text) => Bson::String(text),
         Value::Array(values) => Bson::Array(values.into_iter().map(element).collect()),
         Value::Object(fields) => Bson::Document(fields.into_iter().map(|(name, value)| (name, bson(value))).collect()),
@@ -149,7 +149,7 @@ fn element(value: Value) -> Bson {
     }
 }
 
-fn number(number: &Number) -> Bson {
+fn bson_number(number: &Number) -> Bson {
     match (number.as_i64(), number.as_u64(), number.as_f64()) {
         (Some(n), ..) => i32::try_from(n).map_or(Bson::Int64(n), Bson::Int32),
         (None, Some(n), _) => Bson::Document(doc! { UNSIGNED: n.to_string() }),
