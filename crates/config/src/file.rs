@@ -107,6 +107,7 @@ pub(super) struct Core {
     pub(super) power_saving: PowerSaving,
     pub(super) ciot: Ciot,
     pub(super) network: Network,
+    pub(super) location_reports: bool,
 }
 
 impl Default for Core {
@@ -123,6 +124,7 @@ impl Default for Core {
             power_saving: PowerSaving::default(),
             ciot: Ciot::default(),
             network: Network::default(),
+            location_reports: false,
         }
     }
 }

@@ -71,6 +71,9 @@ struct SubscriptionRecord {
     only: Option<String>,
     /// True if the subscriber may not use NR as secondary RAT.
     restricts_dcnr: Option<bool>,
+    /// Index to RAT/Frequency Selection Priority.
+    #[schema(minimum = 1, maximum = 256)]
+    rfsp: Option<u16>,
     /// True if the subscriber is suspended: it gets no service.
     suspended: Option<bool>,
 }

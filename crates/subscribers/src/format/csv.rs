@@ -161,6 +161,7 @@ impl Columns {
                 ambr,
                 only: None,
                 restricts_dcnr: false,
+                rfsp: None,
                 suspended: false,
             },
             ..Subscriber::new(supi, k, opc)
@@ -243,8 +244,8 @@ fn flat(s: &Subscriber) -> Option<[String; WRITTEN]> {
     let shared = DnnSubscription { static_ipv6_prefix: None, framed_routes: Vec::new(), ..first.clone() };
     let is_alike = |d: &DnnSubscription| DnnSubscription { dnn: first.dnn.clone(), ..d.clone() } == shared;
     let alike = slice.dnns.iter().skip(1).all(is_alike) && first.static_ipv4.is_none();
-    let Subscription { only, restricts_dcnr, suspended, .. } = s.subscription;
-    let restricted = only.is_some() || restricts_dcnr || suspended;
+    let Subscription { only, restricts_dcnr, suspended, rfsp, .. } = s.subscription;
+    let restricted = only.is_some() || restricts_dcnr || suspended || rfsp.is_some();
     if !alike || first.ambr != s.subscription.ambr || !slice.default || restricted {
         return None;
     }

@@ -48,6 +48,9 @@ pub(super) struct Args {
     /// Restrict NR as secondary RAT of the subscriber in 4G (EN-DC)
     #[arg(long)]
     restrict_dcnr: bool,
+    /// Set the Index to RAT/Frequency Selection Priority, 1 to 256
+    #[arg(long, value_name = "INDEX", value_parser = clap::value_parser!(u16).range(1..=256))]
+    rfsp: Option<u16>,
     /// Set the static IPv4 address in the first data network
     ///
     /// `dnn.NAME.static-ipv4` must contain it.
@@ -144,5 +147,6 @@ fn subscription(args: &Args) -> Subscription {
     if let Some(first) = slices.first_mut().and_then(|slice| slice.dnns.first_mut()) {
         (first.static_ipv6_prefix, first.framed_routes) = (args.static_ipv6, args.framed_routes.clone());
     }
-    Subscription { slices, only, restricts_dcnr: args.restrict_dcnr, ..Default::default() }
+    let rfsp = args.rfsp.and_then(std::num::NonZeroU16::new);
+    Subscription { slices, only, restricts_dcnr: args.restrict_dcnr, rfsp, ..Default::default() }
 }
