@@ -24,6 +24,8 @@ SEED ?= 1
 # Profile of `make dist` and `make test-package`: release or dev.
 PROFILE ?= release
 DIST ?= dist
+# no: `make dist` writes the artefacts of this machine only.
+ARM64 ?= yes
 # Hosts that join and hosts that are killed.
 CHURN ?= 50
 CHURN_UES ?= 200
@@ -45,7 +47,8 @@ help:
 	@echo 'make cluster-churn     $(CHURN) hosts join a cluster under load and $(CHURN) are killed (CHURN=N), no UE is lost'
 	@echo 'make cluster-upgrade   hosts of another release (FROM=tag, commit or binary) join a cluster under load'
 	@echo 'make build             the release binary: $(VIREO)'
-	@echo 'make dist              program, Debian package, OCI image, bill of materials and checksums, to dist/'
+	@echo 'make dist              program, Debian package, OCI image, bill of materials and checksums, to dist/; the'
+	@echo '                       same for aarch64, if its cross compiler is there (ARM64=no: not)'
 	@echo 'make test              every test, with independent witnesses (pycrate, tshark, scapy)'
 	@echo 'make test-experiments  the short form of each experiment and benchmark, one after another'
 	@echo 'make test-package      the Debian package in a clean root: install, traffic, upgrade, removal, purge; needs root'
@@ -83,9 +86,11 @@ dist: setup
 	@scripts/setup dist
 	$(CARGO) build --profile $(PROFILE) --locked -p vireo
 	PATH="$(dir $(CARGO)):$$PATH" scripts/dist $(PROFILE) $(DIST)
+	@[ "$(ARM64)" = no ] || PATH="$(dir $(CARGO)):$$PATH" scripts/dist-arm64 $(PROFILE) $(DIST)
 
 # PROFILE=release tries the package that `make dist` makes. The emulator is that of the tests.
 test-package: PROFILE := dev
+test-package: ARM64 := no
 test-package: DIST := target/dist
 test-package: dist
 	@scripts/setup package

@@ -14,18 +14,27 @@ fn main() {
         other => panic!("there is no user plane for the architecture {other}: x86_64 and aarch64 are known"),
     };
     let endian = if variable("CARGO_CFG_TARGET_ENDIAN") == "little" { "bpfel" } else { "bpfeb" };
-    for program in ["upf", "steer", "slices"] {
-        let object = PathBuf::from(variable("OUT_DIR")).join(format!("{program}.bpf.o"));
-        compile(program, &object, [target, endian], headers);
+    // The second of the two programs from one source is for frames in several buffers.
+    for (program, object, more) in [
+        ("upf", "upf", None),
+        ("upf", "upf_frags", Some("-DFRAGS")),
+        ("steer", "steer", None),
+        ("slices", "slices", None),
+    ] {
+        let object = PathBuf::from(variable("OUT_DIR")).join(format!("{object}.bpf.o"));
+        compile(program, &object, [Some(target), more], [endian, headers]);
     }
 }
 
-fn compile(program: &str, object: &Path, [target, endian]: [&str; 2], headers: &str) {
+fn compile(program: &str, object: &Path, definitions: [Option<&str>; 2], [endian, headers]: [&str; 2]) {
     let source = format!("bpf/{program}.bpf.c");
     // Line information costs nothing in the kernel, and verifier errors are unreadable without it.
     let result = Command::new("clang")
-        .args(["-target", endian, "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", target])
+        .args(["-target", endian, "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra"])
+        .args(definitions.into_iter().flatten())
         .arg(format!("-I/usr/include/{headers}"))
+        // The headers of a cross compiler.
+        .arg(format!("-I/usr/{headers}/include"))
         .args(["-c", &source, "-o"])
         .arg(object)
         .status();

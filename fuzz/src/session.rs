@@ -77,7 +77,7 @@ pub fn config() -> CoreConfig {
         upfs: vec![UpfConfig { name: "upf".into(), n4: upf(), dnns: vec![], n3_ipv6: false }],
         n4_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
         n4_node: NodeName::Address(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-        n2_endpoints: Vec::new(),
+        ran: Default::default(),
         smf_is_remote: false,
     }
 }

@@ -315,7 +315,8 @@ def connection_messages():
     yield "InitialContextSetupRequest-information", initiating(
         "InitialContextSetupRequest", *IDS, ("CoreNetworkAssistanceInformationForInactive", inactive),
         ("GUAMI", GUAMI), ("AllowedNSSAI", SLICES), ("UESecurityCapabilities", SECURITY), ("SecurityKey", (KEY, 256)),
-        ("MobilityRestrictionList", restrictions))
+        ("MobilityRestrictionList", restrictions), ("IndexToRFSP", 256))
+    yield "UEContextModificationRequest-rfsp", initiating("UEContextModificationRequest", *IDS, ("IndexToRFSP", 7))
     yield "InitialContextSetupResponse", successful(
         "InitialContextSetupResponse", *IDS,
         ("PDUSessionResourceSetupListCxtRes", [{
@@ -337,6 +338,11 @@ def connection_messages():
         ("PDUSessionResourceListCxtRelCpl", [{"pDUSessionID": 5}]))
     yield "UERadioCapabilityInfoIndication", initiating(
         "UERadioCapabilityInfoIndication", *IDS, ("UERadioCapability", bytes(range(64))))
+    yield "UERadioCapabilityInfoIndication-formats", initiating(
+        "UERadioCapabilityInfoIndication", *IDS, ("UERadioCapability", b"\x5a" * 32),
+        ("UERadioCapabilityForPaging", {
+            "uERadioCapabilityForPagingOfNR": b"\x06" * 30, "uERadioCapabilityForPagingOfEUTRA": b"\x07" * 30}),
+        ("UERadioCapability-EUTRA-Format", b"\xa5" * 32))
 
 
 def source_to_target():
@@ -383,6 +389,12 @@ def session_messages():
         "PDUSessionResourceModifyResponse", *IDS,
         ("PDUSessionResourceModifyListModRes", [{
             "pDUSessionID": 5, "pDUSessionResourceModifyResponseTransfer": modified}]))
+    unmodified = ("PDUSessionResourceModifyUnsuccessfulTransfer", {
+        "cause": ("radioNetwork", "radio-resources-not-available")})
+    yield "PDUSessionResourceModifyResponse-failed", successful(
+        "PDUSessionResourceModifyResponse", *IDS,
+        ("PDUSessionResourceFailedToModifyListModRes", [{
+            "pDUSessionID": 5, "pDUSessionResourceModifyUnsuccessfulTransfer": unmodified}]))
     yield "PDUSessionResourceReleaseCommand", initiating(
         "PDUSessionResourceReleaseCommand", *IDS, ("NAS-PDU", NAS),
         ("PDUSessionResourceToReleaseListRelCmd", [{
@@ -445,6 +457,9 @@ def ran_change_messages():
             "pDUSessionID": 6, "pDUSessionResourceNotifyReleasedTransfer": gone}]))
     yield "RRCInactiveTransitionReport", initiating(
         "RRCInactiveTransitionReport", *IDS, ("RRCState", "inactive"), ("UserLocationInformation", LOCATION))
+    yield "LocationReportingControl", initiating(
+        "LocationReportingControl", *IDS,
+        ("LocationReportingRequestType", {"eventType": "change-of-serve-cell", "reportArea": "cell"}))
     yield "LocationReport", initiating(
         "LocationReport", *IDS, ("UserLocationInformation", EUTRA_LOCATION),
         ("LocationReportingRequestType", {"eventType": "change-of-serve-cell", "reportArea": "cell"}))

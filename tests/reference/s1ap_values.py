@@ -383,13 +383,28 @@ def mme_messages():
             ("TAIList", area), ("PagingPriority", "priolevel8")),
         "UEContextModificationRequest-key": initiating(
             "UEContextModificationRequest", *IDS, ("SecurityKey", (KEY, 256)), ("UESecurityCapabilities", CAPABILITY)),
+        "LocationReportingControl": initiating(
+            "LocationReportingControl", *IDS,
+            ("RequestType", {"eventType": "change-of-serve-cell", "reportArea": "ecgi"})),
+        "LocationReport": initiating(
+            "LocationReport", *IDS, ("EUTRAN-CGI", CELL), ("TAI", TAI),
+            ("RequestType", {"eventType": "change-of-serve-cell", "reportArea": "ecgi"})),
+        "LocationReportingFailureIndication": initiating(
+            "LocationReportingFailureIndication", *IDS, ("Cause", ("radioNetwork", "unspecified"))),
         "UECapabilityInfoIndication-paging": initiating(
             "UECapabilityInfoIndication", *IDS, ("UERadioCapability", b"\xa5" * 32),
             ("UERadioCapabilityForPaging", b"\x07" * 30)),
+        "UECapabilityInfoIndication-formats": initiating(
+            "UECapabilityInfoIndication", *IDS, ("UERadioCapability", b"\xa5" * 32),
+            ("UERadioCapabilityForPaging", b"\x07" * 30),
+            ("UERadioCapability-NR-Format", b"\x5a" * 32),
+            ("UERadioCapabilityForPaging-NR-Format", b"\x06" * 30)),
         "DownlinkNASTransport-capability": initiating(
             "DownlinkNASTransport", *IDS, ("NAS-PDU", NAS), ("UERadioCapability", b"\xa5" * 32)),
         "UEContextModificationRequest": initiating(
             "UEContextModificationRequest", *IDS, ("uEaggregateMaximumBitrate", ambr)),
+        "UEContextModificationRequest-rfsp": initiating(
+            "UEContextModificationRequest", *IDS, ("SubscriberProfileIDforRFP", 7)),
         "E-RABModifyRequest": initiating(
             "E-RABModifyRequest", *IDS, ("uEaggregateMaximumBitrate", ambr), (
                 "E-RABToBeModifiedListBearerModReq", items("E-RABToBeModifiedItemBearerModReq", [
@@ -397,6 +412,9 @@ def mme_messages():
         "E-RABModifyResponse": successful(
             "E-RABModifyResponse", *IDS, (
                 "E-RABModifyListBearerModRes", items("E-RABModifyItemBearerModRes", [{"e-RAB-ID": 5}]))),
+        "E-RABModifyResponse-failed": successful(
+            "E-RABModifyResponse", *IDS, ("E-RABFailedToModifyList", items("E-RABItem", [
+                {"e-RAB-ID": 5, "cause": ("radioNetwork", "radio-resources-not-available")}]))),
         "E-RABReleaseCommand-ambr": initiating(
             "E-RABReleaseCommand", *IDS, ("uEaggregateMaximumBitrate", ambr), ("E-RABToBeReleasedList", released),
             ("NAS-PDU", NAS)),

@@ -2,7 +2,7 @@
 
 from asking import address, established, request
 from peer import *  # noqa: F403 (scapy's elements come with it)
-from world import PFCP_PORT, UPF
+from world import GNB, PFCP_PORT, UPF
 
 
 def refused(cp, octets):
@@ -65,6 +65,56 @@ def elements(world, cp, gnb):
     return f"{len(cases) + 2} requests with an element missing or wrong, each refused by its name; unknown ones passed over"
 
 
+def features(world, cp, gnb):
+    """What the UPF does not announce: refused by cause and element. Addresses of others and of nobody, too."""
+    def changed(change):
+        body = request(cp, 0x73, address(73))
+        change(body)
+        return refused(cp, bytes(PFCP(S=1, seid=0) / body))
+
+    def forwarding(element):
+        return lambda body: find(body, IE_ForwardingParameters)[0].IE_list.append(element)
+
+    def group(kind, element):
+        return lambda body: find(body, kind)[0].IE_list.append(element)
+
+    def value(kind, **fields):
+        return lambda body: [setattr(find(body, kind)[0], name, content) for name, content in fields.items()]
+
+    def other_end(body):
+        find(body, IE_FTEID)[0].fields = IE_FTEID(V4=1, TEID=7, ipv4=GNB).fields
+
+    def ue(nobody):
+        return lambda body: [setattr(element, "ipv4", nobody) for element in find(body, IE_UE_IP_Address)]
+    endpoint = IE_CreateTrafficEndpoint(IE_list=[IE_TrafficEndpointId(id=1)])
+    cases = [
+        ("redirect information", forwarding(IE_RedirectInformation(type="URL", address=b"http://x")), UNSUPPORTED, 38),
+        ("header enrichment", forwarding(IE_HeaderEnrichment(name=b"a", value=b"b")), UNSUPPORTED, 98),
+        ("forwarding policy", forwarding(IE_ForwardingPolicy(policy_identifier=b"gold")), POLICY, 41),
+        ("transport level marking", forwarding(IE_TransportLevelMarking(tos=0xb8, traffic_class=0xfc)), UNSUPPORTED, 30),
+        ("traffic endpoint", lambda body: body.IE_list.append(endpoint), UNSUPPORTED, 127),
+        ("traffic endpoint in a PDI", group(IE_PDI, IE_TrafficEndpointId(id=1)), UNSUPPORTED, 131),
+        ("Ethernet session", value(IE_PDNType, pdn_type=5), UNSUPPORTED, 113),
+        ("duplication", value(IE_ApplyAction, DUPL=1), UNSUPPORTED, 44),
+        ("two actions", value(IE_ApplyAction, BUFF=1), RULE_FAILURE, 44),
+        ("notification without buffering", value(IE_ApplyAction, NOCP=1), RULE_FAILURE, 44),
+        ("F-TEID of another node", other_end, RULE_FAILURE, 21),
+        ("loopback address", ue("127.0.0.9"), INCORRECT, 93),
+        ("multicast address", ue("224.0.0.9"), INCORRECT, 93),
+        ("address of the UPF on N3", ue(UPF), INCORRECT, 93),
+        ("address of the UPF on N6", ue("10.45.0.1"), INCORRECT, 93),
+        ("framed route of another network",
+         lambda body: find(body, IE_PDI)[1].IE_list.append(IE_FramedRoute(framed_route="203.0.113.0/24")), RULE_FAILURE, 153),
+        ("unknown BAR", group(IE_CreateFAR, IE_BAR_Id(id=9)), RULE_FAILURE, 88),
+    ]
+    for name, change, cause, element in cases:
+        found = changed(change)
+        check(found == (cause, element), f"{name}: cause and element {found}")
+    check(cp.cause(PFCPPFDManagementRequest(IE_list=[])) == UNSUPPORTED, "PFD management")
+    check(world.status()["sessions"] == 0, "a session in spite of it")
+    return f"{len(cases) + 1} features and addresses that are not served, each refused by cause and element"
+
+
 def rules(world, cp, gnb):
     seid, ends = established(cp, request(cp, 0x71, address(71)))
     unknown = PFCPSessionModificationRequest(IE_list=[IE_UpdateFAR(IE_list=[IE_FAR_Id(id=77), IE_ApplyAction(DROP=1)])])
@@ -78,4 +128,4 @@ def rules(world, cp, gnb):
     return "rules that cannot be had are named, and nothing else changes"
 
 
-PARTS = [elements, rules]
+PARTS = [elements, features, rules]

@@ -5,7 +5,7 @@ import time
 from asking import address, established, request
 from peer import *  # noqa: F403 (scapy's elements come with it)
 from scapy.layers.inet import UDP
-from world import GNB, HOST, PFCP_PORT, SMF, UPF
+from world import GNB, GTPU_PORT, HOST, PFCP_PORT, SMF, UPF
 
 
 def shared_end():
@@ -77,13 +77,17 @@ def between_upfs(world, cp, gnb):
     check(bytes(gnb.down(0x991)) == bytes(packet), "changed on its way to the other UPF")
     gnb.up(ends[2], packet)
     check(bytes(gnb.down(0x992, qfi=None)) == bytes(packet), "changed on its way from the other UPF")
+    for end, following in ((ends[1], 0x991), (ends[2], 0x992)):
+        gnb.socket.sendto(bytes(GTP_U_Header(gtp_type=254, teid=end)), (UPF, GTPU_PORT))
+        marker = gnb.receive()
+        check((marker.gtp_type, marker.teid) == (254, following), f"no End Marker relayed: {marker.summary()}")
     modify = PFCPSessionModificationRequest(IE_list=[IE_UpdateFAR(IE_list=[
         IE_FAR_Id(id=2), IE_UpdateForwardingParameters(IE_list=[*forward_to(0x993), IE_PFCPSMReqFlags(SNDEM=1)])])])
     check(cp.cause(modify, seid) == ACCEPTED, "modification refused")
     marker = gnb.receive()
     check((marker.gtp_type, marker.teid) == (254, 0x992), f"no end marker: {marker.summary()}")
     check(cp.cause(PFCPSessionDeletionRequest(), seid) == ACCEPTED, "deletion refused")
-    return "packets relayed between gNB and another UPF, the old tunnel ended by a marker"
+    return "packets and End Markers relayed between gNB and another UPF, the old tunnel ended by a marker"
 
 
 def chosen(world, cp, gnb):

@@ -96,6 +96,7 @@ def idle(world, cp, gnb):
     report = cp.report()
     check(one(report, IE_ReportType).DLDR == 1, "no downlink data report")
     check(one(report, IE_PDR_Id).id == 2, "of another PDR")
+    check(one(report, IE_DownlinkDataServiceInformation).qfi_val == 9, "of another QoS flow")
     modify = PFCPSessionModificationRequest(IE_list=[IE_UpdateFAR(IE_list=[
         IE_FAR_Id(id=2), IE_ApplyAction(FORW=1), IE_UpdateForwardingParameters(IE_list=forward_to(0x4040))])])
     check(cp.cause(modify, seid) == ACCEPTED, "modification refused")
@@ -103,6 +104,26 @@ def idle(world, cp, gnb):
     gnb.ping(ends[1], 0x4040, address(40), number=2)
     check(cp.cause(PFCPSessionDeletionRequest(), seid) == ACCEPTED, "deletion refused")
     return "downlink buffered, reported and delivered"
+
+
+def dropped(world, cp, gnb):
+    """Buffered packets that the control plane drops as it forwards (DROBU), and a wrong IPv4 header checksum."""
+    seid, ends = established(cp, request(cp, 41, address(41), buffering=True))
+    gnb.up(ends[1], IP(src=address(41), dst=HOST) / ICMP(id=7, seq=1) / b"to drop")
+    cp.report()
+    modify = PFCPSessionModificationRequest(IE_list=[
+        IE_UpdateFAR(IE_list=[
+            IE_FAR_Id(id=2), IE_ApplyAction(FORW=1), IE_UpdateForwardingParameters(IE_list=forward_to(0x4141))]),
+        IE_PFCPSMReqFlags(DROBU=1)])
+    check(cp.cause(modify, seid) == ACCEPTED, "modification refused")
+    gnb.silent("a packet that was to be dropped")
+    before = world.counted()
+    gnb.up(ends[1], IP(src=address(41), dst=HOST, chksum=0x1234) / ICMP(id=7, seq=2) / b"wrong sum")
+    gnb.silent("an answer to a packet with a wrong header checksum")
+    check(world.counted() == before, "a packet with a wrong header checksum reached the data network")
+    gnb.ping(ends[1], 0x4141, address(41), number=3)
+    check(cp.cause(PFCPSessionDeletionRequest(), seid) == ACCEPTED, "deletion refused")
+    return "buffered packets dropped before others are forwarded; wrong header checksums dropped"
 
 
 def capacity(world, cp, gnb):
@@ -141,7 +162,7 @@ def restart(world, cp, gnb):
     return "killed and started anew: the time stamp tells, the session is restored, the release ends it"
 
 
-PARTS = [association, traffic, others, idle, *rules.PARTS, *refusals.PARTS, capacity, restart]
+PARTS = [association, traffic, others, idle, dropped, *rules.PARTS, *refusals.PARTS, capacity, restart]
 
 
 def main(vireo, log, driver):

@@ -141,6 +141,7 @@ export interface Subscriber {
     ambr: Ambr;
     only?: "4g" | "5g" | null;
     restricts_dcnr?: boolean;
+    rfsp?: number | null;
   };
 }
 

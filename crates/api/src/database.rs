@@ -68,7 +68,9 @@ impl Database {
 pub(crate) fn problem(error: &StoreError) -> Problem {
     match error {
         StoreError::Exists(_) => Problem::conflict("the subscriber is there already: change it with PUT"),
+        StoreError::MsisdnTaken(_) => Problem::conflict("another subscriber has this MSISDN: change that one first"),
         StoreError::Locked { .. } | StoreError::Missing { .. } | StoreError::Open { .. } => Problem::unavailable(error),
+        StoreError::Unreachable { .. } | StoreError::Insecure { .. } => Problem::unavailable(error),
         _ => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error),
     }
 }

@@ -19,6 +19,15 @@ pub(crate) struct Event {
     pub(crate) kind: &'static str,
     /// Content, a JSON object.
     pub(crate) data: String,
+    /// Content with SUPIs, for roles that see them; `None` if the content names no subscriber.
+    pub(crate) revealed: Option<String>,
+}
+
+impl Event {
+    /// Returns the content for a reader.
+    pub(crate) fn data_for(&self, reveals_supi: bool) -> &str {
+        self.revealed.as_ref().filter(|_| reveals_supi).unwrap_or(&self.data)
+    }
 }
 
 /// Publisher of events.
@@ -47,8 +56,13 @@ impl Events {
 
     /// Publishes an event.
     pub(crate) fn publish(&self, kind: &'static str, data: String) {
+        self.publish_by_role(kind, data, None);
+    }
+
+    /// Publishes an event, and its content with SUPIs.
+    pub(crate) fn publish_by_role(&self, kind: &'static str, data: String, revealed: Option<String>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let event = Arc::new(Event { id: state.next, kind, data });
+        let event = Arc::new(Event { id: state.next, kind, data, revealed });
         state.next += 1;
         state.recent.push_back(Arc::clone(&event));
         if state.recent.len() > BUFFER {

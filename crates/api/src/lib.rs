@@ -76,6 +76,7 @@ pub fn serve(
     let routes: Extension = Box::new(move || match Api::new(own, counted, management, v1::document()) {
         Ok(api) => {
             tokio::spawn(watch::run(api.clone()));
+            tokio::spawn(v1::run_ue_events(api.clone()));
             v1::router(api)
         }
         Err(error) => {

@@ -10,6 +10,7 @@ use vireo_core::placement::balancer::Serve;
 use vireo_core::placement::cluster::{MachineLabel, Scaling};
 pub use vireo_core::placement::replica::{Ack, Mode, ReplicationConfig};
 use vireo_fabric::identity::{TlsConfig, TlsError, permits};
+use vireo_ops::http_post::HttpUrl;
 
 /// Cluster settings, equal for all processes except the listening addresses.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,12 +146,28 @@ pub struct EtcdTls {
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
-/// Number of serving hosts, and the program that starts more.
+/// Number of serving hosts, and the executor that starts more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalingConfig {
     pub hosts: Scaling,
-    /// Program with arguments that starts a missing host; empty: hosts are started externally.
+    /// Program with arguments that starts a missing host; empty: no program does.
     pub start: Vec<String>,
+    /// StatefulSet whose pods are the hosts; `None`: hosts are started by `start`, or externally.
+    pub stateful_set: Option<StatefulSetConfig>,
+}
+
+/// StatefulSet of Kubernetes whose pods are the hosts of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatefulSetConfig {
+    pub name: String,
+    /// `None`: that of the controller's pod.
+    pub namespace: Option<String>,
+    /// API server; `None`: that of the controller's pod.
+    pub server: Option<HttpUrl>,
+    /// File with the token of the controller's account, read for each request.
+    pub token_file: PathBuf,
+    /// Authorities of the API server's certificate, read for each request.
+    pub authorities: PathBuf,
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ const FOUND_WITHIN: Duration = Duration::from_secs(30);
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// Fabric version since which controllers know machine labels.
 const MACHINE_SINCE: u16 = 12;
+/// Fabric version from which on controllers receive lists of cordoned hosts.
+const CORDONED_SINCE: u16 = 12;
 /// Polling interval of the join.
 const STEP: Duration = Duration::from_millis(5);
 /// Factor on the silence after which a member is declared dead: maximum silence of a controller.
@@ -68,6 +70,8 @@ pub struct ControllerClient {
     is_leaving: bool,
     /// Last report of pool partitions, for the same reason.
     parts: Option<(u64, Vec<u16>)>,
+    /// Hosts that the controller has cordoned, for the same reason; of balancers only.
+    cordoned: Vec<HostId>,
     heartbeat: Duration,
     timeout: Duration,
     last_heard: Instant,
@@ -147,6 +151,7 @@ impl ControllerClient {
             caught_up: BTreeSet::new(),
             is_leaving: false,
             parts: None,
+            cordoned: Vec::new(),
             heartbeat: millis(snapshot.heartbeat),
             timeout: millis(snapshot.timeout_ms),
             last_heard: now,
@@ -185,6 +190,7 @@ impl ControllerClient {
             caught_up: BTreeSet::new(),
             is_leaving: false,
             parts: None,
+            cordoned: Vec::new(),
             heartbeat: config.heartbeat,
             timeout: config.heartbeat * config.misses * CONTROLLER_SILENCE_FACTOR,
             last_heard: now,
@@ -317,6 +323,7 @@ impl ControllerClient {
                     let secrets = Secrets { tmsi_key: assignment.tmsi_key, recovery: assignment.recovery };
                     self.welcome(assignment.balancer.0.into(), secrets, assignment.heartbeat)?;
                 }
+                ToMember::Cordoned(hosts) => self.cordoned.clone_from(hosts),
                 ToMember::Map(_) | ToMember::LeaveGranted => {}
             }
             on_message(message);
@@ -347,6 +354,11 @@ impl ControllerClient {
         }
         if self.is_leaving {
             self.put(&ToController::Leave);
+        }
+        // A controller that cordons no host has not sent any list.
+        if !self.cordoned.is_empty() && self.stream.as_ref().is_some_and(|stream| stream.version() >= CORDONED_SINCE) {
+            let hosts = self.cordoned.clone();
+            self.put(&ToController::Cordoned(hosts));
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ mod status;
 mod unacked;
 
 pub use command::{COMMANDS, Command, CommandReceiver, CommandSender, channel};
-pub use config::{Ack, ClusterConfig, EtcdTls, Mode, Rebalance, ReplicationConfig, ScalingConfig};
+pub use config::{Ack, ClusterConfig, EtcdTls, Mode, Rebalance, ReplicationConfig, ScalingConfig, StatefulSetConfig};
 pub use controller_client::{
     CONTROLLER_SILENCE_FACTOR, ControllerClient, ControllerClientSnapshot, JoinReply, LocalMember,
 };

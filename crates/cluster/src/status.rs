@@ -31,6 +31,7 @@ pub fn member_status(
         replicas: buckets().filter(|owners| owners.replicas().any(|replica| replica == *host)).count(),
         epoch: map.epoch(),
         machine: machines.get(host).map(MachineLabel::to_string),
+        cordoned: false,
     });
     let balancers = map.balancers.iter().map(|(balancer, address)| BalancerStatus {
         balancer: balancer.0,

@@ -14,8 +14,8 @@ use crate::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use vireo_core::config::{
-    Charging, CiotConfig, CoreConfig, DnnConfig, EmergencyNetworks, EpsConfig, KeyLifetime, NodeName, SecurityConfig,
-    SliceConfig, SliceProfile, Timers, UpfConfig,
+    Charging, CiotConfig, CoreConfig, DnnConfig, EmergencyNetworks, EpsConfig, KeyLifetime, NodeName, RanConfig,
+    SecurityConfig, SliceConfig, SliceProfile, Timers, UpfConfig,
 };
 use vireo_ops::config::DATA_NETWORKS;
 use vireo_ops::supervisor::Program;
@@ -128,7 +128,11 @@ fn core(file: &File, slices: Vec<SliceConfig>, dnns: Vec<DnnConfig>, problems: &
         ciot: ciot(file, problems),
         n4_address: listen.ip(),
         n4_node: n4_node(file, problems),
-        n2_endpoints: endpoints(&file.n2.endpoints, problems),
+        ran: RanConfig {
+            n2_endpoints: endpoints(&file.n2.endpoints, problems),
+            forbids_rrc_inactive: !file.n2.rrc_inactive,
+            requests_location: core.location_reports,
+        },
         smf_is_remote: false,
         eps: EpsConfig { interworks: file.s1.is_served(), restricts_dcnr: !file.s1.dcnr, emergency },
         information: network::information(&core.network, problems),

@@ -1,6 +1,7 @@
 //! Checks of the cluster keys.
 
 use crate::file::{self, File};
+use crate::kubernetes;
 use crate::problems::Problems;
 use crate::surfaces::{SOCKET_PATH, etcd_tls};
 use crate::values::DurationText;
@@ -218,8 +219,11 @@ fn obstacle_to_replicas(file: &File, replication: ReplicationConfig) -> Option<S
 
 /// Returns the configuration of the autoscaler; `None` if all hosts serve.
 fn scaling(file: &File, problems: &mut Problems) -> Option<ScalingConfig> {
-    let file::Scaling { least, most, idle, high, low, lasts, ref start } = file.scaling;
+    let file::Scaling { least, most, idle, high, low, lasts, ref start, kubernetes: ref pods } = file.scaling;
+    let stateful_set = kubernetes::stateful_set(pods, problems);
     if least == 0 {
+        let needed = "1 or more is needed with scaling.kubernetes, else all hosts that join serve";
+        problems.check(stateful_set.is_none(), "scaling.least", needed);
         return None;
     }
     problems.check(
@@ -236,9 +240,14 @@ fn scaling(file: &File, problems: &mut Problems) -> Option<ScalingConfig> {
     problems.check(LASTS.contains(&span), "scaling.lasts", format_args!("{LASTS:?} is allowed"));
     let program = start.first().is_none_or(|program| !program.is_empty());
     problems.check(program, "scaling.start", "a program and its arguments are allowed, each a text of its own");
+    problems.check(
+        start.is_empty() || stateful_set.is_none(),
+        "scaling.start",
+        "a StatefulSet (scaling.kubernetes) starts hosts already; only [] is allowed",
+    );
     let [least, most, idle] = [least, most, idle].map(usize::from);
     let hosts = Scaling { least, most, idle, high, low, lasts: lasts.0 };
-    Some(ScalingConfig { hosts, start: start.clone() })
+    Some(ScalingConfig { hosts, start: start.clone(), stateful_set })
 }
 
 fn replication(file: &File, problems: &mut Problems) -> ReplicationConfig {

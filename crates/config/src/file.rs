@@ -5,6 +5,7 @@
 pub(super) use crate::access::Dnn;
 use crate::alarms::Alarms;
 use crate::half_open::HalfOpen;
+use crate::kubernetes::Kubernetes;
 use crate::log::Log;
 use crate::n2::N2;
 use crate::n4::{Associations, ControlPlane, N4};
@@ -106,6 +107,7 @@ pub(super) struct Core {
     pub(super) power_saving: PowerSaving,
     pub(super) ciot: Ciot,
     pub(super) network: Network,
+    pub(super) location_reports: bool,
 }
 
 impl Default for Core {
@@ -122,6 +124,7 @@ impl Default for Core {
             power_saving: PowerSaving::default(),
             ciot: Ciot::default(),
             network: Network::default(),
+            location_reports: false,
         }
     }
 }
@@ -554,6 +557,7 @@ pub(super) struct Scaling {
     pub(super) low: f32,
     pub(super) lasts: DurationText,
     pub(super) start: Vec<String>,
+    pub(super) kubernetes: Kubernetes,
 }
 
 impl Default for Scaling {
@@ -566,6 +570,7 @@ impl Default for Scaling {
             low: 0.4,
             lasts: DurationText(Duration::from_secs(2)),
             start: Vec::new(),
+            kubernetes: Kubernetes::default(),
         }
     }
 }

@@ -25,6 +25,7 @@ mod half_open;
 mod home_network;
 mod keep;
 mod keys;
+mod kubernetes;
 mod load;
 mod log;
 mod management;

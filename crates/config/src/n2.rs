@@ -20,6 +20,7 @@ pub(super) struct N2 {
     udp_peer_port: u16,
     /// Empty: the core announces no endpoints, and RAN nodes keep only their initial association.
     pub(super) endpoints: Vec<IpAddr>,
+    pub(super) rrc_inactive: bool,
     max_associations_per_address: u32,
     setup_within: DurationText,
     /// Name of the data network of emergency PDU sessions; empty = there are none.
@@ -39,6 +40,7 @@ impl Default for N2 {
             udp_port: n2.udp_port,
             udp_peer_port: n2.udp_peer_port,
             endpoints: Vec::new(),
+            rrc_inactive: true,
             max_associations_per_address: n2.associations_per_address,
             setup_within: DurationText(n2.setup_within.into()),
             emergency_dnn: String::new(),

@@ -1,4 +1,4 @@
-//! Orders of other threads: hosts to drain, and hosts whose process has ended.
+//! Orders of other threads: hosts to drain or cordon, and hosts whose process has ended.
 
 use super::View;
 use crossbeam_channel::Sender;
@@ -11,11 +11,13 @@ use vireo_sctp::Waker;
 pub(super) enum Order {
     /// The operator drains the host.
     Drain(HostId),
+    /// The operator cordons the host, or ends its cordon.
+    Cordon { host: HostId, is_cordoned: bool },
     /// The process of the host has ended.
     Ended(HostId),
 }
 
-/// Handle of other threads that drains hosts.
+/// Handle of other threads that drains and cordons hosts.
 #[derive(Clone, Debug)]
 pub struct DrainHandle {
     pub(super) view: View,
@@ -30,9 +32,22 @@ impl DrainHandle {
     ///
     /// Returns an error if the map lacks the host, or too many requests wait.
     pub fn drain(&self, host: u16) -> Result<(), DrainError> {
+        self.order(host, Order::Drain(HostId(host)))
+    }
+
+    /// Requests that a host of the cluster map gets no other buckets and no new UEs, or again does.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the map lacks the host, or too many requests wait.
+    pub fn cordon(&self, host: u16, is_cordoned: bool) -> Result<(), DrainError> {
+        self.order(host, Order::Cordon { host: HostId(host), is_cordoned })
+    }
+
+    fn order(&self, host: u16, order: Order) -> Result<(), DrainError> {
         // Never poisoned: the code under the lock does not panic.
         let has = self.view.lock().is_ok_and(|view| view.map.as_ref().is_some_and(|map| map.has_host(HostId(host))));
-        if !has || self.orders.try_send(Order::Drain(HostId(host))).is_err() {
+        if !has || self.orders.try_send(order).is_err() {
             return Err(DrainError::NoHost);
         }
         self.waker.wake();

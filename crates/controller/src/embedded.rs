@@ -4,14 +4,12 @@
 //! its members try to reconnect at its listening address, and then report the state that it needs.
 
 use super::{ControllerHandle, ControllerView, View};
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vireo_cluster::{ClusterConfig, ResidentController};
-use vireo_core::placement::balance::HostId;
-use vireo_core::placement::cluster::{ClusterMap, DurableState, MachineLabel};
+use vireo_core::placement::cluster::{ClusterMap, DurableState};
 use vireo_fabric::Security;
 use vireo_ops::api::DrainError;
 use vireo_ops::config::SliceRuntime;
@@ -70,6 +68,16 @@ impl EmbeddedController {
         drainer.ok_or(DrainError::NoController)?.drain(host)
     }
 
+    /// Requests that a host gets no other buckets and no new UEs, or again does.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such host or controller, or if too many requests wait.
+    pub fn cordon(&self, host: u16, is_cordoned: bool) -> Result<(), DrainError> {
+        let drainer = self.state().running.as_ref().map(ControllerHandle::drainer);
+        drainer.ok_or(DrainError::NoController)?.cordon(host, is_cordoned)
+    }
+
     /// Reports that the process of a host has ended, as its parent knows.
     pub fn on_host_ended(&self, host: u16) {
         let handle = self.state().running.as_ref().map(ControllerHandle::drainer);
@@ -85,11 +93,6 @@ impl EmbeddedController {
     /// Returns an error if the operating system does not know it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
-    }
-
-    /// Returns the machines of the hosts that have a label.
-    pub fn machines(&self) -> BTreeMap<HostId, MachineLabel> {
-        self.view().machines
     }
 
     /// Returns the state of the controller.

@@ -18,6 +18,8 @@ use vireo_types::{Duration, Instant};
 
 /// Maximum number of reads from one connection before others are served.
 const READS: usize = 16;
+/// Fabric version from which on balancers receive lists of cordoned hosts.
+const CORDONED_SINCE: u16 = 12;
 /// Maximum time for which a closed connection may still send.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -151,7 +153,9 @@ impl<'a> ControllerIo<'a> {
 impl Output for ControllerIo<'_> {
     fn send(&mut self, connection: ConnectionId, message: &ToMember) {
         if let Some(stream) = self.streams.get_mut(&connection) {
-            stream.put(message);
+            // An earlier release gets a heartbeat instead.
+            let is_known = !matches!(message, ToMember::Cordoned(_)) || stream.version() >= CORDONED_SINCE;
+            stream.put(if is_known { message } else { &ToMember::Beat });
         }
     }
 
@@ -183,6 +187,9 @@ impl Output for ControllerIo<'_> {
                 tracing::warn!(?member, ?message, "something that is not this member's to say");
             }
             Notice::Draining(host) => tracing::info!(host = host.0, "a host is to leave: others get its UEs"),
+            Notice::Cordoned { host, is_cordoned } => {
+                tracing::info!(host = host.0, is_cordoned, "cordon of a host changes");
+            }
             Notice::Departed(host) => tracing::info!(host = host.0, "a host leaves"),
             Notice::Scaled(ScalingDecision::ScaleOut) => {
                 tracing::info!("one more host is to work: those that do have too much to do");

@@ -23,6 +23,8 @@ const FORMAT: u8 = 1;
 const FORMAT_WITH_POINTS: u8 = 2;
 /// Version of the format in which the points and the machines of hosts follow the state.
 const FORMAT_WITH_MACHINES: u8 = 3;
+/// Version of the format in which cordoned hosts follow, too.
+const FORMAT_WITH_CORDONED: u8 = 4;
 
 /// Event of the leader store.
 #[derive(Debug)]
@@ -209,11 +211,12 @@ impl LeaderStoreThread {
 ///
 /// Never returns an error for a state: its parts have known lengths.
 pub fn encode_state(record: &DurableState) -> Result<Vec<u8>, EtcdError> {
-    let DurableState { points, machines, .. } = record;
-    let encoded = match (points.is_empty(), machines.is_empty()) {
-        (true, true) => postcard::to_extend(record, vec![FORMAT]),
-        (false, true) => postcard::to_extend(&(record, points), vec![FORMAT_WITH_POINTS]),
-        (_, false) => postcard::to_extend(&(record, points, machines), vec![FORMAT_WITH_MACHINES]),
+    let DurableState { points, machines, cordoned, .. } = record;
+    let encoded = match (points.is_empty(), machines.is_empty(), cordoned.is_empty()) {
+        (true, true, true) => postcard::to_extend(record, vec![FORMAT]),
+        (false, true, true) => postcard::to_extend(&(record, points), vec![FORMAT_WITH_POINTS]),
+        (_, false, true) => postcard::to_extend(&(record, points, machines), vec![FORMAT_WITH_MACHINES]),
+        (_, _, false) => postcard::to_extend(&(record, points, machines, cordoned), vec![FORMAT_WITH_CORDONED]),
     };
     encoded.map_err(|error| EtcdError::Answer(error.to_string()))
 }
@@ -234,6 +237,10 @@ pub fn decode_state(octets: &[u8]) -> Result<DurableState, EtcdError> {
         Some((&FORMAT_WITH_MACHINES, octets)) => {
             let (state, points, machines) = postcard::from_bytes(octets).map_err(|_| odd())?;
             Ok(DurableState { points, machines, ..state })
+        }
+        Some((&FORMAT_WITH_CORDONED, octets)) => {
+            let (state, points, machines, cordoned) = postcard::from_bytes(octets).map_err(|_| odd())?;
+            Ok(DurableState { points, machines, cordoned, ..state })
         }
         _ => Err(odd()),
     }
@@ -256,12 +263,16 @@ mod tests {
         let octets = encode_state(&state).unwrap();
         assert_eq!(octets[0], FORMAT_WITH_POINTS);
         assert_eq!(decode_state(&octets).unwrap(), state);
-        assert!(decode_state(&octets[..octets.len() - 1]).is_err() && decode_state(&[4, 0]).is_err());
+        assert!(decode_state(&octets[..octets.len() - 1]).is_err() && decode_state(&[5, 0]).is_err());
         let machines = vec![(HostId(1), MachineLabel::try_from("rack1-a".to_owned()).unwrap())];
         for state in [DurableState { machines: machines.clone(), points: Vec::new(), ..state.clone() }, state] {
             let state = DurableState { machines: machines.clone(), ..state };
             let octets = encode_state(&state).unwrap();
             assert_eq!(octets[0], FORMAT_WITH_MACHINES);
+            assert_eq!(decode_state(&octets).unwrap(), state);
+            let state = DurableState { cordoned: vec![HostId(300)], machines: Vec::new(), ..state };
+            let octets = encode_state(&state).unwrap();
+            assert_eq!(octets[0], FORMAT_WITH_CORDONED);
             assert_eq!(decode_state(&octets).unwrap(), state);
         }
     }

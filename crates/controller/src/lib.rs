@@ -7,21 +7,26 @@
 mod drain;
 mod embedded;
 mod etcd;
+mod executor;
 mod io;
+mod kubernetes;
 mod leader_store;
 mod provisioner;
+mod stateful_set;
 
 pub use drain::DrainHandle;
 use drain::Order;
 pub use embedded::EmbeddedController;
 pub use etcd::{EtcdError, check_tls};
+pub use executor::check_scaling;
+pub use kubernetes::KubernetesError;
 pub use leader_store::{decode_state, encode_state};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use etcd::Etcd;
+use executor::ScalingExecutor;
 use io::ControllerIo;
 use leader_store::{LeaderEvent, LeaderStore};
-use provisioner::{HostProvisioner, ProgramLauncher};
 use rand::RngCore;
 use rustix::event::epoll;
 use std::collections::BTreeMap;
@@ -75,6 +80,8 @@ pub struct ControllerView {
     pub machines: BTreeMap<HostId, MachineLabel>,
     /// True if all buckets are where they belong, with all their copies.
     pub is_settled: bool,
+    /// Hosts that get no other buckets and no new UEs.
+    pub cordoned: Vec<u16>,
     /// Hosts that left the map while they owned buckets, the last one at the end.
     pub dead_hosts: Vec<u16>,
 }
@@ -301,16 +308,19 @@ impl ControllerSetup {
             if let (Some(before), Some(now)) = (&view.map, &map) {
                 note_dead_hosts(&mut dead_hosts, &member_status(before, &BTreeMap::new()).0, now);
             }
-            *view = ControllerView { map, machines, is_settled: false, dead_hosts };
+            let cordoned = std::mem::take(&mut view.cordoned);
+            *view = ControllerView { map, machines, is_settled: false, cordoned, dead_hosts };
         }
         if map.is_none() {
             self.metrics.rebalancing.set_weights([]);
         }
     }
 
-    fn show_settled(&self, is_settled: bool) {
+    fn show_state(&self, controller: &cluster::Controller) {
         if let Ok(mut view) = self.view.lock() {
-            view.is_settled = is_settled;
+            view.is_settled = controller.is_settled();
+            view.cordoned.clear();
+            view.cordoned.extend(controller.cordoned().map(|host| host.0));
         }
     }
 
@@ -395,8 +405,8 @@ struct ControllerLoop<'a> {
     setup: &'a ControllerSetup,
     machine: ControllerMachine,
     io: ControllerIo<'a>,
-    /// Starts missing hosts, if configured.
-    provisioner: Option<HostProvisioner>,
+    /// Changes the number of hosts, if configured.
+    executor: Option<ScalingExecutor>,
 }
 
 impl<'a> ControllerLoop<'a> {
@@ -408,9 +418,8 @@ impl<'a> ControllerLoop<'a> {
     ) -> std::io::Result<Self> {
         let settings = setup.connection_settings(store.is_some());
         let io = ControllerIo::new(setup, listener, store)?;
-        let start = setup.config.scaling.as_ref().map(|scaling| &scaling.start).filter(|start| !start.is_empty());
-        let provisioner = start.map(|start| HostProvisioner::new(Box::new(ProgramLauncher::new(start.clone()))));
-        Ok(ControllerLoop { setup, machine: ControllerMachine::new(controller, settings, clock()), io, provisioner })
+        let executor = setup.config.scaling.as_ref().map(ScalingExecutor::start).transpose()?.flatten();
+        Ok(ControllerLoop { setup, machine: ControllerMachine::new(controller, settings, clock()), io, executor })
     }
 
     fn on(&mut self, input: machine::Input, now: Instant) {
@@ -484,15 +493,16 @@ impl<'a> ControllerLoop<'a> {
         while let Ok(order) = self.setup.orders.1.try_recv() {
             let input = match order {
                 Order::Drain(host) => machine::Input::Drain(host),
+                Order::Cordon { host, is_cordoned } => machine::Input::Cordon { host, is_cordoned },
                 Order::Ended(host) => machine::Input::HostEnded(host),
             };
             self.on(input, now);
         }
         let beats = now >= self.machine.due();
         self.on(machine::Input::Advance, now);
-        self.setup.show_settled(self.machine.controller().is_settled());
+        self.setup.show_state(self.machine.controller());
         if beats {
-            self.start_missing_hosts();
+            self.scale_hosts();
         }
         self.flush();
         Ok(())
@@ -524,11 +534,11 @@ impl<'a> ControllerLoop<'a> {
         self.on(machine::Input::Disconnected(connection), clock());
     }
 
-    /// Starts missing hosts. During discovery the hosts may exist already.
-    fn start_missing_hosts(&mut self) {
+    /// Executes scaling decisions. During discovery the hosts may exist already.
+    fn scale_hosts(&mut self) {
         let controller = self.machine.controller();
-        if let Some(provisioner) = self.provisioner.as_mut().filter(|_| !controller.is_discovering()) {
-            provisioner.request_missing(controller.missing_hosts(), std::time::Instant::now());
+        if let Some(executor) = self.executor.as_mut().filter(|_| !controller.is_discovering()) {
+            executor.execute(controller);
         }
     }
 

@@ -47,9 +47,7 @@ pub struct CoreConfig {
     pub n4_address: IpAddr,
     /// Node ID of the control plane, the same for all its N4 endpoints.
     pub n4_node: NodeName,
-    /// Addresses of the AMF's endpoints if RAN nodes are to have an association with each of them
-    /// (AMF Configuration Update, TS 38.413 8.7.3). Empty otherwise.
-    pub n2_endpoints: Vec<IpAddr>,
+    pub ran: RanConfig,
     /// True for the AMF of SBA mode ([`crate::sba`]): a separate SMF holds the sessions.
     pub smf_is_remote: bool,
     pub eps: EpsConfig,
@@ -419,6 +417,19 @@ pub struct PowerSavingConfig {
     pub extended_drx: Option<Instant>,
 }
 
+/// What RAN nodes are asked for, or may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RanConfig {
+    /// Addresses of the AMF's endpoints if RAN nodes are to have an association with each of them
+    /// (AMF Configuration Update, TS 38.413 8.7.3). Empty otherwise.
+    pub n2_endpoints: Vec<IpAddr>,
+    /// True if gNBs get no assistance for RRC_INACTIVE (TS 23.501 5.3.3.2.5).
+    pub forbids_rrc_inactive: bool,
+    /// True if RAN nodes are to report each other cell of a UE (TS 38.413 8.12.1, TS 36.413
+    /// 8.11.1).
+    pub requests_location: bool,
+}
+
 /// Limits of power saving mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PowerSavingMode {
@@ -520,7 +531,11 @@ mod tests {
             }],
             n4_address: IpAddr::from([127, 0, 0, 1]),
             n4_node: NodeName::domain("smf.example.org").expect("a name"),
-            n2_endpoints: vec![IpAddr::from([127, 0, 0, 2]), "2001:db8::2".parse().expect("an address")],
+            ran: RanConfig {
+                n2_endpoints: vec![IpAddr::from([127, 0, 0, 2]), "2001:db8::2".parse().expect("an address")],
+                forbids_rrc_inactive: true,
+                requests_location: true,
+            },
             smf_is_remote: true,
             eps: EpsConfig {
                 interworks: true,

@@ -8,6 +8,7 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeTuple;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
 use vireo_types::{Dialect, Dnn, Network, PduSessionType, Plmn, Snssai, Supi};
 use zeroize::Zeroize;
 
@@ -120,6 +121,8 @@ pub struct Subscription {
     pub restricts_dcnr: bool,
     /// True if the operator has suspended the subscriber: it gets no service, and keeps its record.
     pub suspended: bool,
+    /// Index to RAT/Frequency Selection Priority, 1 to 256 (TS 23.501 5.3.4.3, TS 36.300 annex I).
+    pub rfsp: Option<NonZeroU16>,
 }
 
 /// Bits of an uplink rate that a UE-AMBR does not have. In binary forms they are the restriction to
@@ -131,6 +134,10 @@ const RESTRICTS_DCNR: u64 = 1 << 63;
 /// Bit of a downlink rate that a UE-AMBR does not have. In binary forms it marks a suspended
 /// subscriber. Release 0.2.0 takes it for a high rate.
 const SUSPENDED: u64 = 1 << 62;
+/// Bits of a downlink rate that a UE-AMBR does not have. In binary forms they are the RFSP Index.
+/// Release 0.2.0 takes it for a high rate.
+const RFSP_SHIFT: u32 = 52;
+const RFSP: u64 = 0x1ff << RFSP_SHIFT;
 
 impl Subscription {
     /// Returns the UE-AMBR, marked with the restrictions.
@@ -142,9 +149,10 @@ impl Subscription {
         };
         Ambr {
             uplink_bps: self.ambr.uplink_bps & !(3 << ONLY_SHIFT) | mark << ONLY_SHIFT,
-            downlink_bps: self.ambr.downlink_bps & !(RESTRICTS_DCNR | SUSPENDED)
+            downlink_bps: self.ambr.downlink_bps & !(RESTRICTS_DCNR | SUSPENDED | RFSP)
                 | u64::from(self.restricts_dcnr) << 63
-                | u64::from(self.suspended) << 62,
+                | u64::from(self.suspended) << 62
+                | u64::from(self.rfsp.map_or(0, NonZeroU16::get)) << RFSP_SHIFT & RFSP,
         }
     }
 
@@ -158,9 +166,10 @@ impl Subscription {
         let [restricts_dcnr, suspended] = [RESTRICTS_DCNR, SUSPENDED].map(|bit| marked.downlink_bps & bit != 0);
         let ambr = Ambr {
             uplink_bps: marked.uplink_bps & !(3 << ONLY_SHIFT),
-            downlink_bps: marked.downlink_bps & !(RESTRICTS_DCNR | SUSPENDED),
+            downlink_bps: marked.downlink_bps & !(RESTRICTS_DCNR | SUSPENDED | RFSP),
         };
-        Subscription { slices, ambr, only, restricts_dcnr, suspended }
+        let rfsp = NonZeroU16::new(((marked.downlink_bps & RFSP) >> RFSP_SHIFT) as u16);
+        Subscription { slices, ambr, only, restricts_dcnr, suspended, rfsp }
     }
 }
 
@@ -185,6 +194,8 @@ struct ReadableSubscription<S> {
     restricts_dcnr: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     suspended: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rfsp: Option<NonZeroU16>,
 }
 
 /// Binary form of a subscribed S-NSSAI.
@@ -269,8 +280,9 @@ impl Serialize for Subscription {
             Dialect::Nr => DialectName::Nr,
             Dialect::Eps => DialectName::Eps,
         });
-        let Subscription { restricts_dcnr, suspended, .. } = *self;
-        ReadableSubscription { slices: &self.slices, ambr: self.ambr, only, restricts_dcnr, suspended }.serialize(s)
+        let Subscription { restricts_dcnr, suspended, rfsp, .. } = *self;
+        let (slices, ambr) = (&self.slices, self.ambr);
+        ReadableSubscription { slices, ambr, only, restricts_dcnr, suspended, rfsp }.serialize(s)
     }
 }
 
@@ -279,13 +291,16 @@ impl<'de> Deserialize<'de> for Subscription {
         if !d.is_human_readable() {
             return d.deserialize_tuple(3, BinaryVisitor);
         }
-        let ReadableSubscription { slices, ambr, only, restricts_dcnr, suspended } =
+        let ReadableSubscription { slices, ambr, only, restricts_dcnr, suspended, rfsp } =
             ReadableSubscription::deserialize(d)?;
         let only = only.map(|only| match only {
             DialectName::Nr => Dialect::Nr,
             DialectName::Eps => Dialect::Eps,
         });
-        Ok(Subscription { slices, ambr, only, restricts_dcnr, suspended })
+        if rfsp.is_some_and(|index| index.get() > 256) {
+            return Err(D::Error::custom("rfsp: 1 to 256 is allowed"));
+        }
+        Ok(Subscription { slices, ambr, only, restricts_dcnr, suspended, rfsp })
     }
 }
 

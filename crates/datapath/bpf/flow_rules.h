@@ -321,13 +321,13 @@ static __always_inline int by_downlink_rules(struct xdp_md *ctx)
 	return decided(into_tunnel(ctx, &hop, &tunnel, ETH_HLEN, total, count(&record->state, total), 0));
 }
 
-SEC("xdp")
+SEC(PROGRAM)
 int upf_uplink(struct xdp_md *ctx)
 {
 	return by_uplink_rules(ctx);
 }
 
-SEC("xdp")
+SEC(PROGRAM)
 int upf_downlink(struct xdp_md *ctx)
 {
 	return by_downlink_rules(ctx);
@@ -344,13 +344,13 @@ struct {
 	__type(value, __u32);
 } programs_there SEC(".maps");
 
-SEC("xdp/cpumap")
+SEC(PROGRAM_THERE)
 int upf_uplink_there(struct xdp_md *ctx)
 {
 	return by_uplink_rules(ctx);
 }
 
-SEC("xdp/cpumap")
+SEC(PROGRAM_THERE)
 int upf_downlink_there(struct xdp_md *ctx)
 {
 	return by_downlink_rules(ctx);

@@ -33,6 +33,18 @@
 #define CONTAINER_SHIFT 17
 #define UPLINK_CONTAINER (1 << 24)
 
+/*
+ * With FRAGS, the program accepts frames in several buffers, which network drivers need at a large
+ * MTU (Linux 5.18). It reads the first buffer only.
+ */
+#ifdef FRAGS
+#define PROGRAM "xdp.frags"
+#define PROGRAM_THERE "xdp.frags/cpumap"
+#else
+#define PROGRAM "xdp"
+#define PROGRAM_THERE "xdp/cpumap"
+#endif
+
 /* TS 29.281 5.1 */
 struct gtp {
 	__u8 flags;
@@ -49,6 +61,16 @@ static __always_inline void *start_of(const struct xdp_md *ctx)
 static __always_inline void *end_of(const struct xdp_md *ctx)
 {
 	return (void *)(long)ctx->data_end;
+}
+
+/* Returns 1 if the frame has no further buffers. */
+static __always_inline int is_whole(struct xdp_md *ctx)
+{
+#ifdef FRAGS
+	return bpf_xdp_get_buff_len(ctx) == (__u64)(end_of(ctx) - start_of(ctx));
+#else
+	return ctx != 0;
+#endif
 }
 
 /* Returns the octet at an offset, or -1 if it is beyond the frame. */
@@ -98,6 +120,41 @@ static __always_inline __u16 fold(__u64 sum)
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	return sum;
+}
+
+/* Returns 1 if the checksum of an IPv4 header without options is right. */
+static __always_inline int is_intact_v4(const struct iphdr *ip)
+{
+	const __u32 *words = (const void *)ip;
+	__u64 sum = 0;
+	int i;
+
+#pragma unroll
+	for (i = 0; i < 5; i++)
+		sum += words[i];
+	return fold(sum) == 0xffff;
+}
+
+#define LONGEST_HEADER 15
+
+/* Returns 1 if the checksum of an IPv4 header of some 32-bit words at an offset is right. */
+__noinline int is_intact(struct xdp_md *ctx, __u32 at, __u32 words)
+{
+	__u64 sum = 0;
+	__u32 i;
+
+	if (at >= LONGEST)
+		return 0;
+	for (i = 0; i < LONGEST_HEADER; i++) {
+		const __u32 *word = start_of(ctx) + at + 4 * i;
+
+		if (i >= words)
+			break;
+		if ((void *)(word + 1) > end_of(ctx))
+			return 0;
+		sum += *word;
+	}
+	return fold(sum) == 0xffff;
 }
 
 #define CHUNK 32

@@ -66,6 +66,8 @@ __noinline int read_flow(struct xdp_md *ctx, __u32 at, __u32 end, struct flow *f
 			return 0;
 		if (ip->ihl != 5)
 			return -1;
+		if (!is_intact_v4(ip))
+			return 0;
 		flow->version = 4;
 		flow->protocol = ip->protocol;
 		flow->traffic_class = ip->tos;

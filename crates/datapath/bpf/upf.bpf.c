@@ -130,6 +130,8 @@ __noinline int uplink(struct xdp_md *ctx, __u32 at, __u32 length, __u32 place)
 		total = bpf_ntohs(ip->tot_len);
 		if (ip->ihl < 5 || total < ip->ihl * 4 || payload + total > end)
 			return drop(INNER_MALFORMED);
+		if (ip->ihl == 5 ? !is_intact_v4(ip) : !is_intact(ctx, payload, ip->ihl))
+			return drop(INNER_MALFORMED);
 		if (!(rule.flags & UP_IPV4) || ip->saddr != rule.ipv4)
 			return drop(SPOOFED);
 		if (is_protected_v4(ip->daddr))
@@ -268,7 +270,7 @@ static __always_inline int receive_v4(struct xdp_md *ctx, __u32 frame)
 			break;
 		if (ip->daddr != config.n3_v4[i])
 			continue;
-		if (ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(0x3fff))
+		if (ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(0x3fff) || !is_intact_v4(ip))
 			return XDP_PASS;
 		if (!is_gtp(ctx, ETH_HLEN + sizeof(*ip), ETH_HLEN + total, &length))
 			return XDP_PASS;
@@ -292,6 +294,8 @@ static __always_inline int receive_v4(struct xdp_md *ctx, __u32 frame)
 			entry = behind->entry;
 	}
 	if (range || entry) {
+		if (!is_intact_v4(ip))
+			return drop(INNER_MALFORMED);
 		if (ip->protocol == IPPROTO_ICMP && octet_at(ctx, ETH_HLEN + sizeof(*ip)) == ICMP_REDIRECT &&
 		    total > sizeof(*ip))
 			return drop(LINK_LOCAL);
@@ -354,7 +358,7 @@ static __always_inline int receive(struct xdp_md *ctx)
 	struct ethhdr *ethernet = start_of(ctx);
 	__u32 frame = end_of(ctx) - start_of(ctx);
 
-	if ((void *)(ethernet + 1) > end_of(ctx) || frame > LONGEST)
+	if ((void *)(ethernet + 1) > end_of(ctx) || frame > LONGEST || !is_whole(ctx))
 		return XDP_PASS;
 	switch (ethernet->h_proto) {
 	case bpf_htons(ETH_P_IP):
@@ -366,7 +370,7 @@ static __always_inline int receive(struct xdp_md *ctx)
 	}
 }
 
-SEC("xdp")
+SEC(PROGRAM)
 int upf(struct xdp_md *ctx)
 {
 	int result = receive(ctx);
@@ -380,7 +384,7 @@ int upf(struct xdp_md *ctx)
 }
 
 /* Entry point for frames from upf_divide. */
-SEC("xdp/cpumap")
+SEC(PROGRAM_THERE)
 int upf_there(struct xdp_md *ctx)
 {
 	int result = receive(ctx);
@@ -396,12 +400,15 @@ int upf_there(struct xdp_md *ctx)
  * With slices on processors: redirects a frame to its user's processor, so that a flood takes no
  * other's time.
  */
-SEC("xdp")
+SEC(PROGRAM)
 int upf_divide(struct xdp_md *ctx)
 {
-	int worker = owner_of_frame(ctx), result;
+	int worker, result;
 	__u32 processor;
 
+	if (!is_whole(ctx))
+		return XDP_PASS;
+	worker = owner_of_frame(ctx);
 	if (worker >= 0) {
 		processor = config.processors[(__u32)worker % WORKERS];
 		if (processor != bpf_get_smp_processor_id())

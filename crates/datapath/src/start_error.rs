@@ -83,6 +83,20 @@ pub enum StartError {
     /// The network driver does not support native XDP.
     #[error("the driver of {0} cannot run XDP natively: choose the generic mode of XDP, or the sockets driver")]
     XdpNotNative(String),
+    /// A network driver or the kernel does not run XDP on frames in several buffers.
+    #[error(
+        "XDP does not run on {interface} at an MTU of {mtu}: frames above {most} octets need Linux 5.18 or later and a \
+         network driver with multi-buffer XDP; lower the MTU to {most}, or choose the generic mode of XDP or the \
+         af-packet driver"
+    )]
+    XdpMtu {
+        /// Name of the interface.
+        interface: String,
+        /// MTU of the interface in octets.
+        mtu: u32,
+        /// Largest MTU in octets with one buffer for each frame.
+        most: u32,
+    },
     /// The interface has another XDP program.
     #[error("another XDP program is on {0}: remove it (`ip link set dev {0} xdp off`), or choose the sockets driver")]
     XdpBusy(String),

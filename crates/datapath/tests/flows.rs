@@ -23,6 +23,14 @@ struct Bench {
     flows: SessionFlows,
 }
 
+/// Sets the checksum of an IPv4 header of 20 octets.
+fn with_checksum(packet: &mut [u8]) {
+    packet[10..12].fill(0);
+    let words = packet[..20].chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let checksum = !(words.sum::<u32>() % 0xffff) as u16;
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
 fn udp(source: Ipv4Addr, destination: Ipv4Addr, ports: [u16; 2], octets: u16) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
     packet[2..4].copy_from_slice(&octets.to_be_bytes());
@@ -30,6 +38,7 @@ fn udp(source: Ipv4Addr, destination: Ipv4Addr, ports: [u16; 2], octets: u16) ->
     packet.extend(destination.octets());
     ports.iter().for_each(|port| packet.extend(port.to_be_bytes()));
     packet.resize(usize::from(octets), 0xa5);
+    with_checksum(&mut packet);
     packet
 }
 

@@ -94,6 +94,14 @@ fn g_pdu(teid: Teid, session: Option<PduSession>, packet: &[u8]) -> Vec<u8> {
     datagram.split_off(start)
 }
 
+/// Sets the checksum of an IPv4 header of 20 octets.
+fn with_checksum(packet: &mut [u8]) {
+    packet[10..12].fill(0);
+    let words = packet[..20].chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let checksum = !(words.sum::<u32>() % 0xffff) as u16;
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
 fn ipv4(source: Ipv4Addr, destination: Ipv4Addr, payload: usize) -> Vec<u8> {
     let length = (20 + payload) as u16;
     let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
@@ -101,6 +109,7 @@ fn ipv4(source: Ipv4Addr, destination: Ipv4Addr, payload: usize) -> Vec<u8> {
     packet.extend(source.octets());
     packet.extend(destination.octets());
     packet.resize(usize::from(length), 0xa5);
+    with_checksum(&mut packet);
     packet
 }
 
@@ -180,6 +189,24 @@ fn malformed_packets_are_dropped_others_pass() {
     b.dropped(DropReason::InnerMalformed, 3);
     b.send_up(&ipv4(UE, SERVER, 10));
     assert_eq!(b.upf.n6.len(), 1);
+}
+
+/// RFC 791 3.2; a router drops such packets (RFC 1812 5.2.2).
+#[test]
+fn wrong_header_checksum_drops_packet() {
+    for (at, bit) in [(8, 1), (10, 0x80), (15, 2), (19, 4)] {
+        let mut b = bench();
+        let [mut up, mut down] = [ipv4(UE, SERVER, 10), ipv4(SERVER, UE, 10)];
+        up[at] ^= bit;
+        down[at] ^= bit;
+        b.send_up(&up);
+        b.upf.receive_n6(&down, NOW);
+        b.dropped(DropReason::InnerMalformed, 2);
+        let volumes = [b.upf.tables.uplink_volume(b.teid), b.upf.tables.downlink_volume(b.downlink)];
+        assert_eq!(volumes.map(|volume| volume.packets), [0, 0]);
+        b.send_up(&ipv4(UE, SERVER, 10));
+        assert_eq!(b.upf.n6.len(), 1);
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use vireo_lab::addresses::CORE;
 use vireo_lab::core::Core;
 use vireo_lab::emulator::{self, Emulated, EmulatorOptions};
 use vireo_lab::files::create;
-use vireo_lab::options::{CoreOptions, CpuShare, s1_table};
+use vireo_lab::options::{CoreOptions, CpuShare, SubscriberRecords, s1_table};
 use vireo_lab::{Interrupt, Lab};
 
 /// Start of the saturation search, in procedures per second.
@@ -118,7 +118,8 @@ impl ExperimentContext {
     ) -> Result<Core, Failure> {
         let options = CoreOptions {
             subscribers: subscribers.into(),
-            other_slice,
+            records: other_slice
+                .map_or(SubscriberRecords::Equal, |(from, sst)| SubscriberRecords::OtherSlice { from, sst }),
             slices: variant.slices.clone(),
             tables: self.tables(variant),
             cluster: variant.cluster.into(),

@@ -37,7 +37,8 @@ pub use tls::Security;
 pub use tls::TlsPeerError;
 
 /// Newest protocol version of this release. Version 12 adds
-/// [`ToController::Machine`](vireo_core::placement::message::ToController::Machine).
+/// [`ToController::Machine`](vireo_core::placement::message::ToController::Machine), and `Cordoned`
+/// of both directions.
 pub const VERSION: u16 = 12;
 /// Oldest protocol version that this release supports: that of release 0.2.0.
 pub const OLDEST: u16 = 11;

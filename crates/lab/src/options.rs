@@ -14,6 +14,11 @@ pub(crate) const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
 /// Networks of UE addresses, IPv4 and IPv6.
 pub const UE_NETWORKS: [&str; 2] = ["10.45.0.0/16", "fd45::/48"];
 
+/// Static addresses of UEs, the last half of their IPv4 network.
+pub(crate) const STATIC_ADDRESSES: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 45, 128, 0), 17);
+/// Emulator scenario whose UEs have static addresses.
+pub(crate) const STATIC_SCENARIO: &str = "static-address";
+
 /// Configuration that disables load shedding. Many unoptimised processes may be congested for a
 /// moment, and detection of dead hosts is slower. Shedding UEs, with a wait of one minute, would be
 /// correct then, but is not under test.
@@ -88,8 +93,7 @@ pub struct CoreOptions {
     pub ipv4_pool: &'static str,
     /// Processors of the core; empty means all.
     pub processors: Vec<usize>,
-    /// Subscriber number from which subscribers have a slice other than SST 1, and its SST.
-    pub other_slice: Option<(u64, u8)>,
+    pub records: SubscriberRecords,
     /// Number of hosts behind a balancer; 0 means the whole core as one process.
     pub hosts: usize,
     /// Number of shards of a core that is one process tree; 0 means the default.
@@ -114,6 +118,17 @@ pub struct CoreOptions {
     /// Database of the UPF, if different from that of the others.
     pub database_of_upf: Option<String>,
     pub sbi: SbiOptions,
+}
+
+/// Records of the subscribers of a lab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubscriberRecords {
+    /// All have SST 1 and the data network `internet`.
+    Equal,
+    /// Those from number `from` on have another slice.
+    OtherSlice { from: u64, sst: u8 },
+    /// Each has its own address in [`STATIC_ADDRESSES`].
+    StaticAddresses,
 }
 
 /// Options of the SBI.
@@ -142,7 +157,7 @@ impl Default for CoreOptions {
             cluster: String::new(),
             ipv4_pool: UE_NETWORKS[0],
             processors: Vec::new(),
-            other_slice: None,
+            records: SubscriberRecords::Equal,
             hosts: 0,
             shards: 0,
             idle: 0,

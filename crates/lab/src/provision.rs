@@ -5,8 +5,9 @@ use crate::core::sba;
 use crate::etcd;
 use crate::fabric::{self, FABRIC_PORT, NodeRole};
 use crate::files::{API_TOKEN, CONFIG, DATABASE, RECORDS, UPF_CONFIG};
-use crate::options::{CoreOptions, FIRST_IMSI, HN_KEYS, K, OPC, UE_NETWORKS};
+use crate::options::{CoreOptions, FIRST_IMSI, HN_KEYS, K, OPC, STATIC_ADDRESSES, SubscriberRecords, UE_NETWORKS};
 use std::fs;
+use std::net::Ipv4Addr;
 use vireo_config::Failure;
 use vireo_subscribers::{OnExisting, Store, Subscriber, key_source};
 use vireo_types::Supi;
@@ -43,8 +44,16 @@ pub(crate) fn subscribers(options: &CoreOptions) -> Result<Vec<Subscriber>, Fail
     let one = Subscriber::new(first, K.parse()?, OPC.parse()?);
     let subscriber = |n: u64| {
         let mut subscriber = Subscriber { supi: first.offset(n)?, ..one.clone() };
-        if let Some((_, sst)) = options.other_slice.filter(|(from, _)| n >= *from) {
-            subscriber.subscription.slices.iter_mut().for_each(|slice| slice.snssai.sst = sst);
+        let slices = subscriber.subscription.slices.iter_mut();
+        match options.records {
+            SubscriberRecords::OtherSlice { from, sst } if n >= from => {
+                slices.for_each(|slice| slice.snssai.sst = sst);
+            }
+            SubscriberRecords::StaticAddresses => {
+                let address = Ipv4Addr::from(u32::from(STATIC_ADDRESSES.0) + 1 + n as u32);
+                slices.flat_map(|slice| &mut slice.dnns).for_each(|dnn| dnn.static_ipv4 = Some(address));
+            }
+            SubscriberRecords::Equal | SubscriberRecords::OtherSlice { .. } => {}
         }
         Ok(subscriber)
     };
@@ -68,7 +77,7 @@ security = {{ ciphering = [{}] }}
 {}
 [dnn.internet]
 ipv4-pool = "{}"
-{}
+{}{}
 
 [n2]
 addresses = ["{n2}"]
@@ -84,6 +93,7 @@ database = "{DATABASE}"
         ciphering.join(", "),
         options.slices,
         options.ipv4_pool,
+        static_pool(options),
         ipv6_pool(),
         match apart {
             true => format!(
@@ -146,6 +156,12 @@ fn control_planes() -> String {
 
 fn ipv6_pool() -> String {
     if has_ipv6() { format!("ipv6-pool = {:?}", UE_NETWORKS[1]) } else { String::new() }
+}
+
+fn static_pool(options: &CoreOptions) -> String {
+    let (first, bits) = STATIC_ADDRESSES;
+    let is_needed = options.records == SubscriberRecords::StaticAddresses;
+    if is_needed { format!("static-ipv4 = \"{first}/{bits}\"\n") } else { String::new() }
 }
 
 #[cfg(test)]

@@ -119,6 +119,7 @@ impl BalancerNode {
         if !several {
             // Members find the controller at the balancer's address, and the balancer listens at
             // another port.
+            controller::check_scaling(cluster.scaling.as_ref())?;
             let fabric = |error| StartError::Fabric { address: cluster.balancer, error };
             let listener = TcpListener::bind(cluster.balancer).map_err(fabric)?;
             let fabric_config = (&cluster, &security);
@@ -356,6 +357,7 @@ impl ControllerNode {
         let ControllerConfig { api, cluster, slices, name, management } = config;
         let security = Security::load(cluster.tls.as_ref(), &[Role::Controller])?;
         cluster.etcd_tls.as_ref().map_or(Ok(()), check_tls)?;
+        controller::check_scaling(cluster.scaling.as_ref())?;
         let unresolved = |error| StartError::Unresolved { key: "cluster.controller", error };
         let addresses = vireo_cluster::resolve(&cluster.controllers()).map_err(unresolved)?;
         for address in &addresses {
@@ -408,7 +410,8 @@ impl StatusSource for ControllerSource {
         // Never poisoned: the code under the lock does not panic.
         let view = self.view.lock().map_or_else(|_| controller::ControllerView::default(), |view| view.clone());
         let members = view.map.map(|map| member_status(&map, &view.machines));
-        let (hosts, balancers) = members.unwrap_or_default();
+        let (mut hosts, balancers) = members.unwrap_or_default();
+        hosts.iter_mut().for_each(|host| host.cordoned = view.cordoned.contains(&host.host));
         let (version, uptime_s) = (env!("CARGO_PKG_VERSION").into(), self.started.elapsed().as_secs());
         let dead_hosts = view.dead_hosts;
         Some(Status { version, uptime_s, hosts, dead_hosts, balancers, ..Status::default() })
@@ -420,6 +423,10 @@ impl StatusSource for ControllerSource {
 
     fn drain(&self, host: u16) -> Result<(), DrainError> {
         self.drainer.drain(host)
+    }
+
+    fn cordon(&self, host: u16, is_cordoned: bool) -> Result<(), DrainError> {
+        self.drainer.cordon(host, is_cordoned)
     }
 }
 
@@ -450,9 +457,10 @@ impl StatusSource for BalancerSource {
             };
             status.upfs = view.upfs.iter().map(entry).collect();
         }
-        let mut machines = self.controller.as_ref().map(|controller| controller.machines()).unwrap_or_default();
+        let mut view = self.controller.as_ref().map(|controller| controller.view()).unwrap_or_default();
         for host in &mut status.hosts {
-            host.machine = machines.remove(&HostId(host.host)).map(String::from);
+            host.machine = view.machines.remove(&HostId(host.host)).map(String::from);
+            host.cordoned = view.cordoned.contains(&host.host);
         }
         if let Some(upf) = &self.upf {
             let node = upf.n4().to_string();
@@ -467,6 +475,10 @@ impl StatusSource for BalancerSource {
 
     fn drain(&self, host: u16) -> Result<(), DrainError> {
         self.controller.as_ref().ok_or(DrainError::NoController)?.drain(host)
+    }
+
+    fn cordon(&self, host: u16, is_cordoned: bool) -> Result<(), DrainError> {
+        self.controller.as_ref().ok_or(DrainError::NoController)?.cordon(host, is_cordoned)
     }
 }
 

@@ -88,6 +88,9 @@ pub enum StartError {
     /// Etcd, which stores the controller state, is unusable.
     #[error(transparent)]
     Etcd(#[from] vireo_controller::EtcdError),
+    /// The API server of Kubernetes, which scales the hosts, is not configured.
+    #[error(transparent)]
+    Kubernetes(#[from] vireo_controller::KubernetesError),
     /// The connection to the controller fails.
     #[error(transparent)]
     Link(#[from] vireo_cluster::LinkError),

@@ -54,6 +54,21 @@ impl HttpUrl {
         Some(HttpUrl { is_secure, authority, host, port, path })
     }
 
+    /// Returns true for `https`.
+    pub fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+
+    /// Returns the host, and the port if the URL names one.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// Returns the path, at least `/`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
     /// Returns the host name or address.
     pub fn host(&self) -> &str {
         &self.host

@@ -147,8 +147,8 @@ impl Config {
         if !(576..=9000).contains(&self.path_mtu) {
             return refuse("path_mtu", self.path_mtu.to_string(), "576 to 9000 bytes");
         }
-        if self.send_buffer < 65_536 || self.send_buffer > 1 << 28 {
-            return refuse("send_buffer", self.send_buffer.to_string(), "64 KiB to 256 MiB");
+        if self.send_buffer < crate::MAX_MESSAGE as u32 || self.send_buffer > 1 << 28 {
+            return refuse("send_buffer", self.send_buffer.to_string(), "80 KiB to 256 MiB");
         }
         if self.rto_min > self.rto_max || self.rto_initial > self.rto_max || self.rto_min.is_zero() {
             return refuse(

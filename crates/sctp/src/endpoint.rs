@@ -10,7 +10,9 @@ use vireo_types::AssocId;
 
 /// Maximum bytes of a message that is sent or received. A peer that exceeds it loses its
 /// association.
-pub const MAX_MESSAGE: usize = 65_535;
+///
+/// It is above the largest NGAP or S1AP PDU: 64 KiB of UE radio capability and other IEs.
+pub const MAX_MESSAGE: usize = 80 * 1024;
 
 /// An event that an endpoint reports to its owner.
 #[derive(Debug)]

@@ -7,12 +7,14 @@
 #![forbid(unsafe_code)]
 
 pub mod format;
+mod msisdn;
 mod record;
 mod store;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod udm;
 
+pub use msisdn::{Msisdn, MsisdnError};
 pub use record::{Key, KeyError, Subscriber, lab_subscription};
 pub use store::{
     BackupError, BackupHeader, Changes, Filter, KEY_VARIABLE, NEXT_KEY_VARIABLE, OnExisting, Page, RecordFault, SCHEMA,

@@ -1,3 +1,4 @@
+use crate::msisdn::Msisdn;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
@@ -60,6 +61,8 @@ impl fmt::Debug for Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscriber {
     pub supi: Supi,
+    /// GPSI, which no other subscriber has. UEs are served without it.
+    pub msisdn: Option<Msisdn>,
     pub k: Key,
     /// Operator variant key OPc.
     pub opc: Key,
@@ -82,7 +85,7 @@ impl Subscriber {
     /// Creates a subscriber with [`lab_subscription`] and the default AMF field.
     pub fn new(supi: Supi, k: Key, opc: Key) -> Self {
         let subscription = lab_subscription();
-        Subscriber { supi, k, opc, amf: Self::AMF, sqn_offset: 0, static_ipv4: None, subscription }
+        Subscriber { supi, msisdn: None, k, opc, amf: Self::AMF, sqn_offset: 0, static_ipv4: None, subscription }
     }
 
     /// Returns the subscription as the core serves it: [`Subscriber::static_ipv4`] is the address

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -25,6 +25,7 @@ const ORDER: &str = "LOCALE_PROVIDER icu ICU_LOCALE 'en-US'";
 pub struct PostgresServer {
     directory: PathBuf,
     port: u16,
+    has_tls: bool,
     /// A shell that ends the server when its standard input ends.
     shell: Option<Child>,
 }
@@ -51,21 +52,35 @@ impl PostgresServer {
 
     /// Starts a server. [`USER`] owns its databases and needs a password; `postgres` needs none.
     pub fn start() -> Self {
+        Self::start_with(&format!("host all {USER} 127.0.0.1/32 scram-sha-256\n"), None)
+    }
+
+    /// Starts a server that accepts [`USER`] over TLS only, and only with a certificate of the
+    /// authorities.
+    pub fn start_tls(files: TlsFiles<'_>) -> Self {
+        Self::start_with(&format!("hostssl all {USER} 127.0.0.1/32 scram-sha-256 clientcert=verify-ca\n"), Some(files))
+    }
+
+    fn start_with(rule: &str, tls: Option<TlsFiles<'_>>) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("vireo-postgres-{}-{number}", std::process::id()));
         std::fs::DirBuilder::new().mode(0o700).create(&directory).expect("a directory for PostgreSQL");
-        if id("-u", None) == 0 {
-            chown(&directory, Some(id("-u", Some("postgres"))), Some(id("-g", Some("postgres")))).expect("given away");
-        }
+        give_to_server(&directory);
         let data = directory.join("data");
         let mut make = unprivileged(&program("initdb"));
         make.args(["--no-sync", "-A", "trust", "-U", "postgres", "--wal-segsize=1", "--locale=C.UTF-8", "-D"]);
         succeeded(make.arg(&data).current_dir(&directory));
-        let access = format!("host all {USER} 127.0.0.1/32 scram-sha-256\nhost all postgres 127.0.0.1/32 trust\n");
+        let access = format!("{rule}host all postgres 127.0.0.1/32 trust\n");
         std::fs::write(data.join("pg_hba.conf"), access).expect("the rules of access");
+        for (name, text) in tls.iter().flat_map(TlsFiles::named) {
+            let path = data.join(name);
+            let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+            file.and_then(|mut file| file.write_all(text.as_bytes())).expect("written");
+            give_to_server(&path);
+        }
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a port").port();
-        let mut server = PostgresServer { directory, port, shell: None };
+        let mut server = PostgresServer { directory, port, has_tls: tls.is_some(), shell: None };
         server.start_again();
         server.psql("postgres", &format!("CREATE ROLE {USER} LOGIN PASSWORD '{PASSWORD}'"));
         server
@@ -77,6 +92,12 @@ impl PostgresServer {
         let mut server = unprivileged(&program("postgres"));
         server.arg("-D").arg(self.directory.join("data")).args(["-p", &self.port.to_string()]);
         server.args(["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "logging_collector=off"]);
+        if self.has_tls {
+            // The names of files in the directory of the data.
+            for setting in ["ssl=on", "ssl_cert_file=server.crt", "ssl_key_file=server.key", "ssl_ca_file=root.crt"] {
+                server.args(["-c", setting]);
+            }
+        }
         server.arg("-c").arg(format!("unix_socket_directories={}", self.directory.display()));
         let mut shell = Command::new("sh");
         shell.args(["-c", SCRIPT, "shell"]).arg(&self.directory).arg(self.directory.join("log"));
@@ -149,6 +170,28 @@ impl PostgresServer {
 impl Drop for PostgresServer {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// Files of a server with TLS, in PEM.
+#[derive(Clone, Copy, Debug)]
+pub struct TlsFiles<'a> {
+    pub certificate: &'a str,
+    pub key: &'a str,
+    /// Authorities of certificates of clients.
+    pub authorities: &'a str,
+}
+
+impl<'a> TlsFiles<'a> {
+    fn named(&self) -> [(&'static str, &'a str); 3] {
+        [("server.crt", self.certificate), ("server.key", self.key), ("root.crt", self.authorities)]
+    }
+}
+
+/// Makes the user of the server the owner of a file, if this process may.
+fn give_to_server(path: &Path) {
+    if id("-u", None) == 0 {
+        chown(path, Some(id("-u", Some("postgres"))), Some(id("-g", Some("postgres")))).expect("given away");
     }
 }
 

@@ -5,8 +5,9 @@
 /// Maximum NGAP PDU that is read.
 ///
 /// It is far above any real message and low enough to be harmless. With the data that accompanies
-/// it, it fits into a host's large packets (64 KiB).
-pub const NGAP_PDU_OCTETS: usize = 63 * 1024;
+/// it, it fits into a host's large packets (80 KiB). Beside the largest UE Radio Capability it has
+/// room for 8 KiB of other IEs.
+pub const NGAP_PDU_OCTETS: usize = 72 * 1024;
 /// Maximum NAS message that is read (a Registration Request with every optional IE is under 1 KiB).
 pub const NAS_PDU_OCTETS: usize = 8 * 1024;
 /// PDU sessions of one UE (TS 24.501 9.4: identities 1 to 15).
@@ -32,11 +33,12 @@ pub const SM_INFORMATION_OCTETS: usize = 12 * 1024;
 ///
 /// It applies while remote SMFs are queried, because the container waits in the UE context.
 pub const HANDOVER_CONTAINER_OCTETS: usize = 16 * 1024;
-/// Maximum UE Radio Capability that one context stores.
+/// Maximum UE Radio Capability of one coding (E-UTRA or NR) that one context stores.
 ///
 /// With the NAS message and the sessions of an Initial Context Setup Request it fits into one
-/// message of 64 KiB. The radio interface has up to 16 segments of 9000 octets (TS 38.331 5.7.7).
-pub const UE_CAPABILITY_OCTETS: usize = 60 * 1024;
+/// message. The radio interface has up to 16 segments of 9000 octets (TS 38.331 5.7.7), which is
+/// more.
+pub const UE_CAPABILITY_OCTETS: usize = 64 * 1024;
 /// Maximum packet of a UE whose user data are sent over NAS. Mobile networks have a link MTU of
 /// 1358 octets (TS 23.060 annex C), N6 one of 1500.
 pub const USER_DATA_OCTETS: usize = 1500;

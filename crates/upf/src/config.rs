@@ -154,6 +154,11 @@ impl UpfConfig {
         of_xdp.or(self.frames.as_ref().map(|frames| &frames.modules)).map_or(&[], Vec::as_slice)
     }
 
+    /// Returns all N3 addresses, including those of the modules.
+    pub(crate) fn n3_addresses(&self) -> Vec<IpAddr> {
+        self.n3.iter().copied().chain(self.modules().iter().map(|module| module.n3)).collect()
+    }
+
     /// Returns the N3 addresses for F-TEIDs, IPv4 and IPv6: one element for each module, or one for
     /// all sessions.
     pub(crate) fn n3_endpoints(&self) -> Vec<N3> {

@@ -72,6 +72,10 @@ fn check(mut config: Config, role: Option<Role>) -> Result<(), Failure> {
     if read_by(&[Role::Controller]) {
         config.cluster.etcd_tls.as_ref().map_or(Ok(()), vireo_controller::check_tls)?;
     }
+    // The kubelet mounts these files in the controller's pod alone.
+    if role == Some(Role::Controller) {
+        vireo_controller::check_scaling(config.cluster.scaling.as_ref())?;
+    }
     if read_by(&[Role::Run, Role::Host, Role::Amf, Role::Smf, Role::Upf]) {
         config.state.check_tls()?;
     }

@@ -1,7 +1,8 @@
 //! Clusters of a controller, two balancers and two hosts, each a separate process.
 //!
-//! * First cluster, with certificates: the controller dies and returns, a host joins and another is
-//!   drained, a balancer and a host die. The remaining members serve the UEs.
+//! * First cluster, with certificates and subscribers in PostgreSQL: the controller dies and
+//!   returns, a host joins and another is drained, a balancer and a host die. The remaining members
+//!   serve the UEs.
 //! * With a UPF: sessions and PFCP requests survive the death of the balancer that owns N4.
 //! * Second cluster: its slice has no copies.
 //! * Third cluster: one balancer is isolated from all other members, but not from RAN nodes.
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use vireo_subscribers::testing::PostgresServer;
 
 const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
 const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
@@ -190,6 +192,8 @@ const FABRIC: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 79, 0, 1), Ipv4Addr::new(10, 79
 /// Cluster with its processes.
 struct Cluster {
     directory: tempfile::TempDir,
+    /// Location of the subscribers.
+    database: String,
     controller: Part,
     balancers: Vec<Part>,
     hosts: Vec<Part>,
@@ -237,10 +241,13 @@ fn issue_certificates(path: &Path) {
     }
 }
 
-fn provision(database: &Path) {
+/// Name of the file with the key of the subscribers.
+const KEY: &str = "subscribers.key";
+
+fn provision(database: &str, directory: &Path) {
     let added = Command::new(VIREO)
-        .args(["subscriber", "--database"])
-        .arg(database)
+        .args(["subscriber", "--database", database, "--key-file"])
+        .arg(directory.join(KEY))
         .args(["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC, "--count", "100"])
         .output()
         .expect("vireo subscriber runs");
@@ -263,7 +270,11 @@ impl Cluster {
     fn start(setting: Setting, apart: Option<&Space>) -> Self {
         let with_upf = setting == Setting::Upf;
         let directory = tempfile::tempdir().expect("a directory");
-        let (path, database) = (directory.path(), directory.path().join("subscribers.db"));
+        let path = directory.path();
+        let database = match setting {
+            Setting::Members => PostgresServer::shared().database(),
+            Setting::Upf | Setting::Apart => path.join("subscribers.db").display().to_string(),
+        };
         let upf: SocketAddr =
             if with_upf { (UPF, PFCP_PORT).into() } else { (Ipv4Addr::LOCALHOST, free_port()).into() };
         let tls = match setting {
@@ -287,14 +298,15 @@ impl Cluster {
              [[external-upf]]\nn4 = \"{upf}\"\n[cluster]\ncontroller = \"{controller}\"\nhosts = 2\n\
              misses = 20\n{tls}\
              [replication]\nmode = \"hot\"\n[pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n\
-             [subscribers]\ndatabase = \"{}\"\n[slice.default]\nsnssai = {{ sst = 1 }}\nreplicas = {}\n",
+             [subscribers]\ndatabase = \"{database}\"\nkey-file = \"{}\"\n\
+             [slice.default]\nsnssai = {{ sst = 1 }}\nreplicas = {}\n",
             free_port(),
-            database.display(),
+            path.join(KEY).display(),
             // If no host dies, no replica is needed.
             if with_upf { 0 } else { 1 },
         );
         fs::write(path.join("vireo.toml"), config).expect("a configuration");
-        provision(&database);
+        provision(&database, path);
         let controller = start(path, "controller", "controller", &[]);
         let udp = free_port();
         let balancers = (0..2).map(|n| {
@@ -336,7 +348,7 @@ impl Cluster {
         let balancers = balancers.collect();
         let host = |n: u8| start(path, &format!("host-{n}"), "host", &[("VIREO_CLUSTER__MACHINE", machine(n))]);
         let hosts = (0..2).map(host).collect();
-        Cluster { directory, controller, balancers, hosts, runs: 0 }
+        Cluster { directory, database, controller, balancers, hosts, runs: 0 }
     }
 
     /// Starts the UPF, which waits for a control plane.
@@ -499,6 +511,10 @@ fn ues_are_served_without_controller() {
     cluster.hosts[0].kill();
     cluster.balancers[1].wait_for(1, 1);
     cluster.assert_serves(1);
+
+    // All hosts have used one database: each has sequence numbers of its own there.
+    let reserved = PostgresServer::shared().psql(&cluster.database, "SELECT count(*) FROM sqn_reservations");
+    assert!(reserved.parse().is_ok_and(|slots: u32| slots > 1), "{reserved}");
 }
 
 #[test]
@@ -611,12 +627,14 @@ impl Single {
             "[n2]\ndriver = \"userspace-udp\"\nudp-port = {udp}\n[n4]\nlisten = \"127.0.1.1:{PFCP_PORT}\"\n\
              [upf]\nenabled = false\n[[external-upf]]\nn4 = \"{UPF}:{PFCP_PORT}\"\n\
              [cluster]\nbalancer = \"{}\"\nhosts = 2\nmisses = 20\n[replication]\nmode = \"hot\"\n\
-             [pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n[subscribers]\ndatabase = \"{}\"\n",
+             [pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n[subscribers]\ndatabase = \"{}\"\n\
+             key-file = \"{}\"\n",
             free_address(),
             database.display(),
+            path.join(KEY).display(),
         );
         fs::write(path.join("vireo.toml"), config).expect("a configuration");
-        provision(&database);
+        provision(&database.display().to_string(), path);
         let balancer = start(path, "balancer", "balancer", &[]);
         let hosts = (0..2).map(|n| start(path, &format!("host-{n}"), "host", &[])).collect();
         let upf = start(path, "upf", "upf", &upf_variables());

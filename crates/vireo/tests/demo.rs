@@ -1,5 +1,7 @@
 //! `vireo demo` from a user's view: results and clean-up, with and without root.
 
+mod scenarios;
+
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -225,7 +227,7 @@ fn all_ues_of_restarted_node_get_service() {
 /// registrations, identities, sessions and addresses that the UEs have.
 #[test]
 fn ues_and_core_agree_after_chaos() {
-    let arguments = ["--ues", "40", "--rat", "nr", "--scenario", "chaos", "--seed", "3", "--kill-nf", "1/s"];
+    let arguments = ["--ues", "40", "--rat", "both", "--scenario", "chaos", "--seed", "6", "--kill-nf", "1/s"];
     let Some(reports) = json_report(&arguments) else { return };
     let report = &reports[0];
     for name in ["messages_lost", "messages_repeated", "restarts", "kills"] {

@@ -254,6 +254,8 @@ pub(super) const DEV_ONLY: &[(&str, &[&str])] = &[
     ("vireo-core", &["vireo-emulator"]),
     ("vireo-fabric", &["vireo-pki"]),
     ("vireo-store", &["vireo-pki"]),
+    // TLS to PostgreSQL is tested.
+    ("vireo-subscribers", &["vireo-pki"]),
     ("vireo-ops", &["vireo-pki"]),
     ("vireo-api", &["vireo-sealing"]),
     ("vireo-controller", &["vireo-pki"]),

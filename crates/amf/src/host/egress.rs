@@ -267,6 +267,7 @@ impl Host {
             && delegated_commit.as_ref().is_some_and(|delegated_commit| delegated_commit.part.is_some());
         let (smf_input, input) = if is_delegated { (input, 0) } else { (0, input) };
         self.statistics.totals.change(before, after);
+        self.statistics.ue_changes.note(slot, (before, after), self.current.arrived);
         self.moved(slot, before, after);
         if let Some(input) = connecting_input {
             self.nodes.on_connected(slot, input);

@@ -49,6 +49,7 @@ mod step_metrics;
 mod subscriber_changes;
 mod takeover;
 mod timers;
+mod ue_changes;
 mod ue_query;
 
 pub use builder::{HostBuilder, HostConfig};

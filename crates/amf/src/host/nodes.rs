@@ -64,7 +64,7 @@ impl Host {
     /// contains its addresses.
     pub(super) fn on_balancer_up(&mut self, addresses: &[IpAddr]) {
         let configured: Vec<IpAddr> =
-            addresses.iter().copied().filter(|address| self.config.n2_endpoints.contains(address)).collect();
+            addresses.iter().copied().filter(|address| self.config.ran.n2_endpoints.contains(address)).collect();
         if !configured.is_empty() && self.is_ran_responder() {
             let outputs = self.nodes.on_balancer_up(&configured);
             self.execute_node_outputs(outputs);

@@ -16,6 +16,7 @@ use super::serving::Guests;
 use super::stale::Budgets;
 use super::step_metrics::{StepMetrics, Totals};
 use super::timers::Timers;
+use super::ue_changes::UeChanges;
 use crate::smf_link::SmfLink;
 use crate::worker::ids::IdAllocator;
 use crate::worker::outbox::Summary;
@@ -191,6 +192,7 @@ impl Admission {
 pub(super) struct Statistics {
     pub(super) step_metrics: StepMetrics,
     pub(super) totals: Totals,
+    pub(super) ue_changes: UeChanges,
     pub(super) evicted_claims: EvictedClaims,
     pub(super) started: std::time::Instant,
     /// Time of the last update of the gauges.
@@ -202,6 +204,7 @@ impl Statistics {
         Statistics {
             step_metrics,
             totals: Totals::default(),
+            ue_changes: UeChanges::default(),
             evicted_claims: EvictedClaims::default(),
             started,
             updated: Instant::default(),

@@ -12,11 +12,11 @@ const EXAMINED: usize = 4096;
 
 impl Host {
     /// Returns a page of UEs.
-    pub(super) fn ues(&self, query: &UeQuery) -> UePage {
+    pub(super) fn ues(&mut self, query: &UeQuery) -> UePage {
         let (region, limit) = (&self.ues.region, query.limit.min(UE_PAGE));
         let single = |slot: Option<Slot>| {
             let ues: Vec<_> = slot.and_then(|slot| self.ue_at(slot, query.reveal_supi)).into_iter().collect();
-            UePage { total: Some(ues.len()), ues, next: None }
+            UePage { total: Some(ues.len()), ues, ..UePage::default() }
         };
         match &query.select {
             UeSelector::Supi(supi) => single(region.lookup(Key::Supi, *supi)),
@@ -28,8 +28,31 @@ impl Host {
                 page.total = Some(self.statistics.totals.contexts);
                 page
             }
+            UeSelector::Changed => self.changed_ues(query.reveal_supi, limit),
             UeSelector::State(state) => self.scan(query, (limit, EXAMINED), |ue| state.fits(ue)),
         }
+    }
+
+    /// Returns the UEs with changes since the last call. A UE in the middle of a change follows
+    /// later.
+    fn changed_ues(&mut self, reveal_supi: bool, limit: usize) -> UePage {
+        let (entries, further) = self.statistics.ue_changes.take(self.current.arrived);
+        let (mut page, mut total) = (UePage::default(), entries.len() + further);
+        for (slot, change) in entries.into_iter().take(limit) {
+            match self.ue_at(slot, reveal_supi) {
+                Some(ue) if is_changing(&ue) => {
+                    self.statistics.ue_changes.defer(slot, change);
+                    total -= 1;
+                }
+                Some(ue) => {
+                    page.ues.push(ue);
+                    page.changes.push(change);
+                }
+                // The context is removed; the total counts it.
+                None => {}
+            }
+        }
+        UePage { total: Some(total), ..page }
     }
 
     /// Examines slots in their order until the page is full, or so many slots are examined.
@@ -65,7 +88,7 @@ impl Host {
         slots.sort_unstable();
         let next = slots.last().filter(|_| more).map(|slot| slot.number().into());
         let ues = slots.into_iter().filter_map(|slot| self.ue_at(slot, query.reveal_supi)).collect();
-        UePage { ues, next, total: Some(node.ues.len()) }
+        UePage { ues, next, total: Some(node.ues.len()), ..UePage::default() }
     }
 
     fn ue_at(&self, slot: Slot, reveal: bool) -> Option<UeStatus> {
@@ -88,6 +111,12 @@ impl Host {
             self.ues.region.slot_at(owner.number())
         })
     }
+}
+
+/// Returns true while a UE registers, or a session is established or released.
+fn is_changing(ue: &UeStatus) -> bool {
+    let is_between = |state: &str| matches!(state, "ESTABLISHING" | "RELEASING");
+    ue.rm == "REGISTERING" || ue.sessions.iter().any(|session| is_between(&session.state))
 }
 
 /// Returns the /64 prefix of an address.

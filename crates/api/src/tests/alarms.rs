@@ -4,13 +4,17 @@ use super::Running;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
-use vireo_ops::api::Role;
+use vireo_ops::api::{Role, UeChange};
 
 /// Opens a stream of events.
 fn stream(running: &Running, headers: &str) -> BufReader<TcpStream> {
+    stream_for(running, Role::Read, headers)
+}
+
+fn stream_for(running: &Running, role: Role, headers: &str) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(running.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let (address, token) = (running.address(), &running.tokens[0]);
+    let (address, token) = (running.address(), &running.tokens[role as usize]);
     write!(stream, "GET /v1/events HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n{headers}\r\n")
         .unwrap();
     BufReader::new(stream)
@@ -54,6 +58,22 @@ fn exhausted_pool_is_an_alarm_and_an_event() {
     *running.core.pool_used.lock().unwrap() = 1;
     assert_eq!(next(&mut events, "alarm").1["severity"], "cleared");
     assert!(begun.elapsed() > Duration::from_secs(5), "not at the first good look");
+}
+
+#[test]
+fn changed_ues_are_events_by_role() {
+    let running = Running::start();
+    let mut streams = [Role::Read, Role::Operate].map(|role| stream_for(&running, role, ""));
+    streams.iter_mut().for_each(|events| drop(next(events, "overview")));
+    *running.core.changed.lock().unwrap() = Some(UeChange { registration: true, sessions: true });
+    for (events, supi) in streams.iter_mut().zip(["imsi-99970**********", "imsi-999700000000001"]) {
+        let ue = next(events, "ue").1;
+        assert_eq!((&ue["supi"], &ue["state"], &ue["sessions"]), (&supi.into(), &"registered".into(), &1.into()));
+        let session = next(events, "session").1;
+        assert_eq!((&session["supi"], &session["sessions"][0]["dnn"]), (&supi.into(), &"internet".into()));
+        let omitted = next(events, "ue").1;
+        assert!(omitted["omitted"] == 7 && omitted["at"].is_string(), "{omitted}");
+    }
 }
 
 #[test]

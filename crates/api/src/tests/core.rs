@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use vireo_ops::api::{
     Counts, DrainError, GnbStatus, HostStatus, LatencyStatus, PoolStatus, RelocateError, SessionStatus, Status,
-    StatusFilter, StatusSource, UePage, UeQuery, UeSelector, UeStatus, UpfStatus,
+    StatusFilter, StatusSource, UeChange, UePage, UeQuery, UeSelector, UeStatus, UpfStatus,
 };
 use vireo_types::{DeregistrationCause, Supi};
 
@@ -17,6 +17,8 @@ pub(super) struct Core {
     /// Hosts besides the first.
     pub(super) hosts: Mutex<Vec<u16>>,
     pub(super) pool_used: Mutex<u64>,
+    /// Change of the first UE, which is returned once.
+    pub(super) changed: Mutex<Option<UeChange>>,
     /// True while the core answers nothing about UEs.
     pub(super) is_silent: Mutex<bool>,
 }
@@ -86,7 +88,7 @@ impl StatusSource for Core {
         let numbers = 1..=Core::UES;
         let one = |n: Option<usize>| {
             let ues: Vec<_> = n.map(|n| Core::ue(n, query.reveal_supi)).into_iter().collect();
-            UePage { total: Some(ues.len()), ues, next: None }
+            UePage { total: Some(ues.len()), ues, ..UePage::default() }
         };
         Some(match &query.select {
             UeSelector::Supi(supi) => {
@@ -101,8 +103,15 @@ impl StatusSource for Core {
                 let from = query.after.map_or(1, |after| after as usize + 1);
                 let last = (from + query.limit - 1).min(Core::UES);
                 let ues = (from..=last).map(|n| Core::ue(n, query.reveal_supi)).collect();
-                UePage { ues, next: (last < Core::UES).then_some(last as u64), total: Some(Core::UES) }
+                let next = (last < Core::UES).then_some(last as u64);
+                UePage { ues, next, total: Some(Core::UES), ..UePage::default() }
             }
+            UeSelector::Changed => self.changed.lock().unwrap().take().map_or_else(UePage::default, |change| UePage {
+                ues: vec![Core::ue(1, query.reveal_supi)],
+                changes: vec![change],
+                total: Some(8),
+                next: None,
+            }),
         })
     }
 
@@ -128,6 +137,10 @@ impl StatusSource for Core {
             "local" => Ok(()),
             _ => Err(RelocateError::UnknownUpf { name: to.into(), known: "local".into() }),
         }
+    }
+
+    fn cordon(&self, host: u16, _: bool) -> Result<(), DrainError> {
+        if host == 7 { Ok(()) } else { Err(DrainError::NoHost) }
     }
 
     fn drain(&self, host: u16) -> Result<(), DrainError> {

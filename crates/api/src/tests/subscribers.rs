@@ -85,12 +85,53 @@ fn change_needs_the_present_tag() {
 }
 
 #[test]
+fn ue_and_subscriber_are_found_by_gpsi() {
+    let running = Running::with(with_one);
+    let read = running.get(Role::Admin, PATH);
+    let mut record = read.json();
+    record["msisdn"] = "msisdn-4915112345678".into();
+    let header = format!("If-Match: {}\r\n", read.header("etag").unwrap());
+    let put = running.request_with(Some(Role::Admin), "PUT", PATH, Some(&record.to_string()), &header);
+    assert_eq!((put.status, put.json()["msisdn"].as_str()), (200, Some("4915112345678")));
+    assert_ne!(put.header("etag"), read.header("etag"));
+    for list in ["/v1/ues", "/v1/subscribers"] {
+        let found = |role, gpsi: &str| {
+            let found = running.get(role, &format!("{list}?gpsi={gpsi}")).json();
+            (found["total"].as_u64(), found["items"].as_array().map_or(0, Vec::len), found["items"][0].clone())
+        };
+        for gpsi in ["4915112345678", "msisdn-4915112345678"] {
+            let (total, count, item) = found(Role::Operate, gpsi);
+            assert_eq!((total, count), (Some(1), 1), "{list} {gpsi}");
+            assert!(item["supi"] == "imsi-999700000000001" || item["imsi"] == "999700000000001", "{item}");
+        }
+        assert!(!found(Role::Read, "4915112345678").2.to_string().contains("12345678"), "masked");
+        assert_eq!(found(Role::Operate, "4915112345679").1, 0, "{list}");
+        for wrong in ["+4915112345678", "1234", "4915112345678&supi=999700000000001&guti=1"] {
+            let status = running.get(Role::Operate, &format!("{list}?gpsi={wrong}")).status;
+            assert!(status == 400 || list == "/v1/subscribers" && wrong.contains('&'), "{list} {wrong}: {status}");
+        }
+    }
+    // No second subscriber has it.
+    let body = format!(r#"{{"imsi": "999700000000005", "k": "{K}", "opc": "{OPC}", "msisdn": "4915112345678"}}"#);
+    let taken = running.request(Some(Role::Admin), "POST", "/v1/subscribers", Some(&body));
+    assert_eq!((taken.status, taken.body.contains("another subscriber has this MSISDN")), (409, true));
+    assert_eq!(running.get(Role::Admin, "/v1/subscribers").json()["total"], 1);
+    // A process without subscribers.
+    assert_eq!(Running::start().get(Role::Operate, "/v1/ues?gpsi=4915112345678").status, 404);
+}
+
+#[test]
 fn wrong_record_names_its_field() {
     let running = Running::with(with_one);
     for (body, pointer) in [
         (r#"{"imsi": "12"}"#, "/imsi"),
         (r#"{"imsi": "999700000000005"}"#, "/k"),
         (r#"{"imsi": "999700000000005", "k": "zz", "opc": "zz"}"#, "/k"),
+        (
+            r#"{"imsi": "999700000000005", "k": "465b5ce8b199b49faa5f0a2ee238a6bc",
+                "opc": "e8ed289deba952e4283b54e88e6183ca", "msisdn": "+49151"}"#,
+            "/msisdn",
+        ),
         (r#"{"imsi": "999700000000005", "who": 1}"#, ""),
         ("[]", ""),
         ("null", ""),

@@ -14,7 +14,12 @@ use utoipa_axum::routes;
 use vireo_ops::api::{DrainError, Identity, Status};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
-    OpenApiRouter::new().routes(routes!(hosts)).routes(routes!(balancers)).routes(routes!(drain))
+    OpenApiRouter::new()
+        .routes(routes!(hosts))
+        .routes(routes!(balancers))
+        .routes(routes!(drain))
+        .routes(routes!(cordon))
+        .routes(routes!(uncordon))
 }
 
 /// A host of the cluster, or a shard of this core.
@@ -50,6 +55,10 @@ pub(crate) struct Host {
     /// Epoch of the cluster map.
     #[serde(skip_serializing_if = "Option::is_none")]
     epoch: Option<u64>,
+    /// True if the host gets no other buckets and no new UEs; known of hosts of a cluster, by the
+    /// process with the controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cordoned: Option<bool>,
 }
 
 /// Returns the hosts in a status.
@@ -66,6 +75,7 @@ pub(crate) fn hosts_in(status: &Status) -> Vec<Host> {
         copies: None,
         cpu_us: None,
         epoch: Some(host.epoch),
+        cordoned: Some(host.cordoned),
     });
     let shards = status.shards.iter().filter_map(|shard| {
         Some(Host {
@@ -80,6 +90,7 @@ pub(crate) fn hosts_in(status: &Status) -> Vec<Host> {
             copies: Some(shard.copies),
             cpu_us: Some(shard.cpu_us),
             epoch: None,
+            cordoned: None,
         })
     });
     members.chain(shards).collect()
@@ -142,10 +153,53 @@ async fn drain(
     Extension(identity): Extension<Identity>,
     PathItem(id): PathItem<u16>,
 ) -> Result<StatusCode, Problem> {
-    let result = match api.core(move |source| source.drain(id)).await? {
+    let result = accepted(api.core(move |source| source.drain(id)).await?);
+    api.record(&identity, "host.drain", &id.to_string(), result).await
+}
+
+/// Cordon a host
+///
+/// The host keeps its UEs and the buckets of which it has copies, and gets no other buckets and no
+/// new UEs; if all hosts are cordoned, new UEs go to them all the same. Only the process with the
+/// controller takes the request.
+#[utoipa::path(post, path = "/v1/hosts/{id}/cordon", tag = "cluster", security(("bearer" = ["operate"])),
+    params(("id" = u16, Path, description = "Number of the host")),
+    responses((status = 202, description = "The host is cordoned"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "This process has no controller", body = Problem,
+            content_type = "application/problem+json")))]
+async fn cordon(
+    State(api): State<Api>,
+    Extension(identity): Extension<Identity>,
+    PathItem(id): PathItem<u16>,
+) -> Result<StatusCode, Problem> {
+    let result = accepted(api.core(move |source| source.cordon(id, true)).await?);
+    api.record(&identity, "host.cordon", &id.to_string(), result).await
+}
+
+/// End the cordon of a host
+///
+/// The host gets its share of the buckets again.
+#[utoipa::path(post, path = "/v1/hosts/{id}/uncordon", tag = "cluster", security(("bearer" = ["operate"])),
+    params(("id" = u16, Path, description = "Number of the host")),
+    responses((status = 202, description = "The host is not cordoned any more"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "This process has no controller", body = Problem,
+            content_type = "application/problem+json")))]
+async fn uncordon(
+    State(api): State<Api>,
+    Extension(identity): Extension<Identity>,
+    PathItem(id): PathItem<u16>,
+) -> Result<StatusCode, Problem> {
+    let result = accepted(api.core(move |source| source.cordon(id, false)).await?);
+    api.record(&identity, "host.uncordon", &id.to_string(), result).await
+}
+
+/// Returns the answer to a request for the controller.
+fn accepted(result: Result<(), DrainError>) -> Result<StatusCode, Problem> {
+    match result {
         Ok(()) => Ok(StatusCode::ACCEPTED),
         Err(error @ DrainError::NoController) => Err(Problem::conflict(error)),
         Err(error @ DrainError::NoHost) => Err(Problem::not_found(error)),
-    };
-    api.record(&identity, "host.drain", &id.to_string(), result).await
+    }
 }

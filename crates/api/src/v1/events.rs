@@ -11,7 +11,7 @@ use futures_util::stream::{Stream, unfold};
 use std::convert::Infallible;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use vireo_ops::api::LongResponse;
+use vireo_ops::api::{Identity, LongResponse, Role};
 
 /// Maximum of simultaneous streams.
 const STREAMS: usize = 32;
@@ -30,6 +30,12 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 /// | `ran_node` | `{"id", "state"}`, `up` or `lost` |
 /// | `host` | `{"id", "state"}`, `up` or `gone`, and `{"id", "buckets"}` when its buckets change |
 /// | `alarm` | an alarm that is raised, changed or cleared |
+/// | `ue` | a UE that has registered or deregistered, as in `/v1/ues`; or `{"omitted": n}` |
+/// | `session` | `{"at", "supi", "sessions"}`: sessions of a UE whose number has changed |
+///
+/// `ue` and `session` show the state of the UE once a second, after any number of changes and not
+/// in the middle of one, for at most 100 UEs of this process. `omitted` counts the changes of
+/// further UEs, and of UEs whose context is removed. SUPIs are masked for the role read.
 ///
 /// A stream ends if its reader is 1,024 events late, and after an hour. With `Last-Event-ID` it
 /// continues after that event, if it is among the last 1,024.
@@ -40,6 +46,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 async fn events(
     State(api): State<Api>,
     Extension(long): Extension<LongResponse>,
+    Extension(identity): Extension<Identity>,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     if api.events().readers() >= STREAMS {
@@ -53,9 +60,10 @@ async fn events(
         Some(None) => return Err(Problem::bad_request("Last-Event-ID: it is no number")),
     };
     long.begin();
-    let stream = unfold(api.events().read(after), |mut reading: Reading| async move {
+    let reveals_supi = identity.role >= Role::Operate;
+    let stream = unfold(api.events().read(after), move |mut reading: Reading| async move {
         let event = reading.next().await?;
-        let sent = Event::default().event(event.kind).id(event.id.to_string()).data(&event.data);
+        let sent = Event::default().event(event.kind).id(event.id.to_string()).data(event.data_for(reveals_supi));
         Some((Ok(sent), reading))
     });
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()))

@@ -18,10 +18,12 @@ mod session;
 mod sessions;
 mod slices;
 mod subscribers;
+mod ue_events;
 mod ues;
 mod user_plane;
 
 pub(crate) use document::document;
+pub(crate) use ue_events::run as run_ue_events;
 
 use crate::context::Api;
 use crate::problem::Problem;

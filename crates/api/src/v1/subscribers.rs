@@ -17,7 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use vireo_ops::api::{Identity, Role};
 use vireo_subscribers::format::{RecordProblem, read_record, record_without_keys};
-use vireo_subscribers::{Filter, Page as StorePage, Store, Subscriber};
+use vireo_subscribers::{Filter, Msisdn, Page as StorePage, Store, Subscriber};
 use vireo_types::{Snssai, Supi};
 
 /// Records that one page examines for a filter without an index.
@@ -35,6 +35,9 @@ pub(super) struct SubscriberRecord {
     /// Digits of the IMSI; masked for the role read.
     #[schema(example = "999700000000001", pattern = "^[0-9]{6,15}$")]
     imsi: String,
+    /// MSISDN, the GPSI, which no other subscriber has; masked for the role read.
+    #[schema(example = "4915112345678", pattern = "^(msisdn-)?[0-9]{5,15}$")]
+    msisdn: Option<String>,
     /// Key K, 32 hexadecimal digits. A new subscriber needs it.
     #[schema(write_only, pattern = "^[0-9a-fA-F]{32}$")]
     k: Option<String>,
@@ -68,6 +71,9 @@ struct SubscriptionRecord {
     only: Option<String>,
     /// True if the subscriber may not use NR as secondary RAT.
     restricts_dcnr: Option<bool>,
+    /// Index to RAT/Frequency Selection Priority.
+    #[schema(minimum = 1, maximum = 256)]
+    rfsp: Option<u16>,
     /// True if the subscriber is suspended: it gets no service.
     suspended: Option<bool>,
 }
@@ -148,6 +154,9 @@ struct SubscriberFilter {
     /// First digits of the IMSI.
     #[param(pattern = "^[0-9]{0,15}$")]
     supi_prefix: Option<String>,
+    /// MSISDN, with or without `msisdn-`: the subscriber that has it.
+    #[param(pattern = "^(msisdn-)?[0-9]{5,15}$")]
+    gpsi: Option<String>,
     /// Name of a subscribed data network. A page examines at most 4,000 subscribers.
     dnn: Option<String>,
     /// Name of a subscribed slice of this core, or `SST` or `SST-SD`.
@@ -157,6 +166,7 @@ struct SubscriberFilter {
 /// A checked [`SubscriberFilter`].
 struct Selection {
     prefix: String,
+    msisdn: Option<Msisdn>,
     dnn: Option<String>,
     snssai: Option<Snssai>,
 }
@@ -172,8 +182,14 @@ impl SubscriberFilter {
             let known = configured.map(|slice| slice.runtime.snssai).or_else(|| text.parse().ok());
             known.ok_or_else(|| Problem::bad_request("slice: no slice has this name, and it is no S-NSSAI"))
         };
-        Ok(Selection { prefix, dnn: self.dnn, snssai: self.slice.map(snssai).transpose()? })
+        let msisdn = self.gpsi.as_deref().map(gpsi).transpose()?;
+        Ok(Selection { prefix, msisdn, dnn: self.dnn, snssai: self.slice.map(snssai).transpose()? })
     }
+}
+
+/// Parses a GPSI of the MSISDN kind.
+pub(super) fn gpsi(text: &str) -> Result<Msisdn, Problem> {
+    text.parse().map_err(|error| Problem::bad_request(format_args!("gpsi: {error}")))
 }
 
 impl Selection {
@@ -190,6 +206,14 @@ impl Selection {
 
     /// Reads a page. The last subscriber that was examined is where the next page begins.
     fn read(&self, store: &mut Store, after: Option<Supi>, limit: usize) -> Result<Found, Problem> {
+        if let Some(msisdn) = &self.msisdn {
+            let supi = store.find_msisdn(msisdn).map_err(|error| problem(&error))?;
+            let found = supi.map(|supi| store.get(supi)).transpose().map_err(|error| problem(&error))?.flatten();
+            let is_selected = |one: &Subscriber| one.supi.reveal().starts_with(&self.prefix) && self.fits(one);
+            let subscribers: Vec<_> = found.into_iter().filter(is_selected).collect();
+            let total = Some(subscribers.len() as u64);
+            return Ok(Found { subscribers, next: None, total });
+        }
         let filter = Filter { prefix: self.prefix.clone() };
         let mut found = Found { subscribers: Vec::new(), next: after, total: None };
         if !self.needs_scan() {
@@ -232,6 +256,9 @@ fn shown(subscriber: &Subscriber, identity: &Identity) -> Value {
     let mut record = record_without_keys(subscriber);
     if identity.role < Role::Operate {
         record["imsi"] = subscriber.supi.to_string().trim_start_matches("imsi-").into();
+        if let Some(msisdn) = &subscriber.msisdn {
+            record["msisdn"] = msisdn.to_string().trim_start_matches("msisdn-").into();
+        }
     }
     record
 }
@@ -253,6 +280,7 @@ fn unprocessable(error: &RecordProblem) -> Problem {
         RecordProblem::Missing(field) | RecordProblem::Empty(field) => format!("/{field}"),
         RecordProblem::Key { field, .. } | RecordProblem::Range { field, .. } => format!("/{field}"),
         RecordProblem::Imsi { .. } => "/imsi".into(),
+        RecordProblem::Msisdn { .. } => "/msisdn".into(),
         RecordProblem::Amf(_) => "/amf".into(),
         RecordProblem::Ipv4(_) => "/ipv4".into(),
         RecordProblem::LongIpv6Prefix(_) | RecordProblem::FramedRoutes(_) => "/subscription".into(),
@@ -284,7 +312,7 @@ async fn subscribers(
 #[utoipa::path(post, path = "/v1/subscribers", tag = "subscribers", security(("bearer" = ["admin"])),
     request_body = SubscriberRecord,
     responses((status = 201, body = SubscriberRecord, headers(("Location" = String), ("ETag" = String))),
-        (status = 409, description = "The subscriber is there already", body = Problem,
+        (status = 409, description = "The subscriber is there already, or another one has the MSISDN", body = Problem,
             content_type = "application/problem+json"),
         (status = 422, body = Problem, content_type = "application/problem+json")))]
 async fn create(
@@ -338,6 +366,8 @@ async fn subscriber(
     request_body = SubscriberRecord,
     responses((status = 200, body = SubscriberRecord, headers(("ETag" = String))),
         (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Another subscriber has the MSISDN", body = Problem,
+            content_type = "application/problem+json"),
         (status = 412, description = "The subscriber has changed", body = Problem,
             content_type = "application/problem+json"),
         (status = 422, body = Problem, content_type = "application/problem+json")))]

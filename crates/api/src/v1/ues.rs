@@ -1,7 +1,9 @@
 //! UEs: look-up, pages, deregistration, relocation.
 
 use super::extract::{Body, Parameters, SupiPath};
+use super::subscribers::gpsi;
 use crate::context::Api;
+use crate::database::problem;
 use crate::page::{Page, PageQuery};
 use crate::problem::Problem;
 use axum::extract::State;
@@ -15,6 +17,7 @@ use utoipa_axum::routes;
 use vireo_ops::api::{
     Identity, RelocateError, Role, SessionStatus, UePage, UeQuery, UeSelector, UeState, UeStatus, deregistration_cause,
 };
+use vireo_subscribers::Store;
 use vireo_types::Supi;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -178,6 +181,8 @@ impl From<&UeStatus> for UeDetail {
 struct UeFilter {
     /// `imsi-` and digits, or digits.
     supi: Option<String>,
+    /// MSISDN, with or without `msisdn-`, of a subscriber in the database of this process.
+    gpsi: Option<String>,
     /// IPv4 address of a session, or an address in its IPv6 prefix.
     address: Option<String>,
     /// GUTI as in the answer, or its TMSI alone (8 hexadecimal digits).
@@ -226,12 +231,16 @@ impl UeFilter {
                 .map(|text| tmsi(text).ok_or_else(|| wrong("guti", &"PLMN-AMF-TMSI, or 8 hexadecimal digits"))),
             self.ran_node.clone().map(|id| Ok(UeSelector::RanNode(id))),
             self.state.map(|state| Ok(UeSelector::State(state.into()))),
+            // The subscriber database knows its SUPI.
+            self.gpsi.as_ref().map(|_| Ok(UeSelector::All)),
         ];
         let mut given = all.into_iter().flatten();
         match (given.next(), given.next()) {
             (None, _) => Ok(UeSelector::All),
             (Some(one), None) => one,
-            (Some(_), Some(_)) => Err(Problem::bad_request("supi, address, guti, ran_node, state: give one of them")),
+            (Some(_), Some(_)) => {
+                Err(Problem::bad_request("supi, gpsi, address, guti, ran_node, state: give one of them"))
+            }
         }
     }
 }
@@ -267,6 +276,8 @@ async fn core_page(api: &Api, query: UeQuery) -> Result<UePage, Problem> {
 /// List UEs, or look one up
 #[utoipa::path(get, path = "/v1/ues", tag = "ues", security(("bearer" = ["read"])), params(PageQuery, UeFilter),
     responses((status = 200, body = Page<Ue>), (status = 400, body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "gpsi: this process has no subscriber database", body = Problem,
+            content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn ues(
     State(api): State<Api>,
@@ -274,7 +285,16 @@ async fn ues(
     Parameters(query): Parameters<PageQuery>,
     Parameters(filter): Parameters<UeFilter>,
 ) -> Result<Json<Page<Ue>>, Problem> {
-    Ok(Json(page(&api, &identity, filter.selector()?, &query).await?.1))
+    let mut select = filter.selector()?;
+    if let Some(text) = &filter.gpsi {
+        let msisdn = gpsi(text)?;
+        let find = move |store: &mut Store| store.find_msisdn(&msisdn).map_err(|error| problem(&error));
+        match api.store(find).await? {
+            Some(supi) => select = UeSelector::supi(supi),
+            None => return Ok(Json(Page { items: Vec::new(), next: None, total: Some(0) })),
+        }
+    }
+    Ok(Json(page(&api, &identity, select, &query).await?.1))
 }
 
 /// Returns the UE of a subscriber.

@@ -313,11 +313,11 @@ impl Fleet {
         let controller = &mut self.io.controller;
         // The fleet handles messages from here on; before, the client only joined.
         controller.ready();
-        let mut maps = Vec::new();
-        let polled = controller.poll(std::time::Instant::now(), &mut |message| {
-            if let ToMember::Map(map) = message {
-                maps.push(map);
-            }
+        let (mut maps, mut cordoned) = (Vec::new(), None);
+        let polled = controller.poll(std::time::Instant::now(), &mut |message| match message {
+            ToMember::Map(map) => maps.push(map),
+            ToMember::Cordoned(hosts) => cordoned = Some(hosts),
+            _ => {}
         });
         if controller.is_fresh()
             && let Some(fd) = controller.fd()
@@ -331,6 +331,7 @@ impl Fleet {
             let targets = HeartbeatTargets { controller: self.io.controller.controller(), balancers: Vec::new() };
             heartbeats.set_targets(targets);
         }
+        cordoned.into_iter().for_each(|hosts| self.on(balancer::Input::Cordoned(hosts)));
         maps.into_iter().for_each(|map| self.on(balancer::Input::Map(map)));
         if let Err(error) = polled {
             self.io.exit_reason = Some(error);

@@ -7,6 +7,7 @@ use super::context::{Connection, EnDc, UeSecurityCapability};
 use super::n2::{self, Cause, ContextSetup, Fault, Route, SessionSetup, ShallowView, UeMessage};
 use super::s1;
 use crate::subscription::Ambr;
+use std::num::NonZeroU16;
 use vireo_types::{AmfUeNgapId, Dialect, RanUeNgapId};
 
 /// Returns route and kind of a message without decoding it further or copying.
@@ -142,6 +143,22 @@ pub fn key_renewal_request(connection: &Connection, key: [u8; 32], capability: U
     match connection.assoc.dialect() {
         Dialect::Nr => n2::key_renewal_request(connection, key, capability),
         Dialect::Eps => s1::key_renewal_request(connection, key, capability),
+    }
+}
+
+/// Encodes another Index to RAT/Frequency Selection Priority.
+pub fn rfsp_modification_request(connection: &Connection, rfsp: NonZeroU16) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => n2::rfsp_modification_request(connection, rfsp),
+        Dialect::Eps => s1::rfsp_modification_request(connection, rfsp),
+    }
+}
+
+/// Encodes the request to report each other cell of the UE.
+pub fn location_reporting_control(connection: &Connection) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => n2::location_reporting_control(connection),
+        Dialect::Eps => s1::location_reporting_control(connection),
     }
 }
 

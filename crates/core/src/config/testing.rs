@@ -44,7 +44,7 @@ impl CoreConfig {
             upfs: Vec::new(),
             n4_address: loopback,
             n4_node: NodeName::Address(loopback),
-            n2_endpoints: Vec::new(),
+            ran: RanConfig::default(),
             smf_is_remote: false,
             eps: EpsConfig::default(),
             information: NetworkInformation::default(),

@@ -61,6 +61,32 @@ pub struct TermsChange {
     pub command: ModificationCommand,
     /// Time at which the change began.
     pub since: Instant,
+    #[serde(default)]
+    pub ran: RanTerms,
+}
+
+/// QoS of a session that the RAN node applies during a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RanTerms {
+    /// Accepted terms that another change has replaced since.
+    #[default]
+    Unknown,
+    /// The terms before the change, or those of the change once the RAN node has accepted it.
+    Applied(QosTerms),
+    /// The RAN node has refused the change: the session has its former terms, of which the UE is
+    /// to learn.
+    Refused,
+}
+
+/// Terms of a session of which the RAN node learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QosTerms {
+    /// Session aggregate maximum bit rate.
+    pub ambr: Ambr,
+    /// 5QI of the default QoS flow.
+    pub five_qi: u8,
+    /// ARP priority of the default QoS flow.
+    pub arp_priority: u8,
 }
 
 /// State of a change towards the UPF.

@@ -38,8 +38,8 @@ mod user_plane;
 
 pub use context::{
     Forwarding, ForwardingEnds, ForwardingRequest, ForwardingRules, ForwardingStep, ModificationCommand, N4State,
-    PfcpSession, RanState, Relocation, RelocationStep, SessionHandover, SessionState, SessionStatus, SmContext, Stage,
-    TermsChange, Tunnel, UpfUpdate, Usage, deadline, ebi, seid,
+    PfcpSession, QosTerms, RanState, RanTerms, Relocation, RelocationStep, SessionHandover, SessionState,
+    SessionStatus, SmContext, Stage, TermsChange, Tunnel, UpfUpdate, Usage, deadline, ebi, seid,
 };
 pub use control_plane::{DOWNLINK_FAULT, downlink_packet};
 pub use erab::{ErabAdmission, ErabForwarding, ErabQos, ErabRequest, ErabTunnel, erab_to_move};

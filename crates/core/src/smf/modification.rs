@@ -1,6 +1,6 @@
 //! Messages of a change of the QoS of a session ([`super::modify`]) to UE, RAN and UPF.
 
-use super::context::{ModificationCommand, N4State, RanState, SmContext, Stage, TermsChange, UpfUpdate};
+use super::context::{ModificationCommand, N4State, RanState, RanTerms, SmContext, Stage, TermsChange, UpfUpdate};
 use super::interface::Output;
 use super::{messages, modify, n4};
 use crate::Env;
@@ -57,7 +57,10 @@ pub(super) fn proceed(sm: &mut SmContext, out: &mut Vec<Output>) {
     match (change.upf, change.command) {
         (UpfUpdate::Done, ModificationCommand::Done) => {
             sm.terms.change = None;
-            out.push(Output::Modified(change.since));
+            out.push(match change.ran {
+                RanTerms::Refused => Output::NotModified(modify::REFUSED_BY_RAN.as_u8()),
+                RanTerms::Applied(_) | RanTerms::Unknown => Output::Modified(change.since),
+            });
         }
         (UpfUpdate::Done, ModificationCommand::Failed) => sm.terms.change = None,
         _ => {}

@@ -201,6 +201,11 @@ pub(super) fn noticed(sm: &mut SmContext) {
     }
 }
 
+/// Returns true if an answer of the RAN to a modification is outstanding.
+pub(super) fn awaits_ran(sm: &mut SmContext) -> bool {
+    sm.relocation.as_mut().and_then(|relocation| relocation.step.ran()).is_some_and(|ran| *ran)
+}
+
 /// Handles the RAN's answer to the modification.
 pub(super) fn ran_modified(sm: &mut SmContext, env: &Env<'_>) {
     if let Some(relocation) = &mut sm.relocation
@@ -214,8 +219,7 @@ pub(super) fn ran_modified(sm: &mut SmContext, env: &Env<'_>) {
 /// Handles that the RAN does not send to the target: the UE must request the session again, and
 /// gets it there.
 pub(super) fn ran_refused(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    let is_ran_updated = sm.relocation.as_mut().and_then(|relocation| relocation.step.ran()).is_some_and(|ran| *ran);
-    if is_ran_updated && matches!(sm.stage, Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established) {
+    if matches!(sm.stage, Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established) {
         release::start(sm, release::NO_PTI, GsmCause::ReactivationRequested.as_u8(), env, out);
     }
 }

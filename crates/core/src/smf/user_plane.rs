@@ -153,8 +153,13 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
                 set_up(sm, env, out);
             }
         }
-        (N2Sm::ModifyResponse, _) => relocate::ran_modified(sm, env),
-        (N2Sm::ModifyUnsuccessful, _) => relocate::ran_refused(sm, env, out),
+        (N2Sm::ModifyResponse, _) if relocate::awaits_ran(sm) => relocate::ran_modified(sm, env),
+        (N2Sm::ModifyResponse, _) => modify::accepted_by_ran(sm),
+        (N2Sm::ModifyUnsuccessful, _) if relocate::awaits_ran(sm) => relocate::ran_refused(sm, env, out),
+        // The UE requests the session again.
+        (N2Sm::ModifyUnsuccessful, _) if modify::refused_by_ran(sm, env, out) => {
+            release::start(sm, release::NO_PTI, GsmCause::ReactivationRequested.as_u8(), env, out);
+        }
         // Late, or of the direction towards the RAN.
         _ => {}
     }
@@ -163,6 +168,7 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
 /// Handles that the RAN has set the user plane up, with this tunnel.
 pub(super) fn ran_is_up(sm: &mut SmContext, tunnel: Tunnel, out: &mut Vec<Output>) {
     sm.ran = RanState::Up;
+    modify::accepted_by_ran(sm);
     if !matches!(sm.stage, Stage::Activating { .. }) {
         sm.deadline = None;
     }

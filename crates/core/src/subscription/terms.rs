@@ -107,6 +107,7 @@ impl Subscription {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::num::NonZeroU16;
 
     #[test]
     fn policy_and_priority_share_an_octet() {
@@ -133,6 +134,7 @@ mod tests {
         dnn.framed_routes = vec!["192.168.7.0/24".parse().expect("a network")];
         let policy = UpSecurity { integrity: UpProtection::Required, confidentiality: UpProtection::NotNeeded };
         dnn.up_security = Some(policy);
+        subscription.rfsp = NonZeroU16::new(256);
         let octets = postcard::to_allocvec(&subscription).expect("it encodes");
         assert_eq!(postcard::from_bytes::<Subscription>(&octets), Ok(subscription.clone()));
         let whole = Subscription { slices: vec![Default::default(); 2], ..Subscription::default() };

@@ -2,6 +2,9 @@
 //! assistance for RRC_INACTIVE.
 
 use crate::lab::Lab;
+use std::num::NonZeroU16;
+use vireo_core::amf::engine::Event;
+use vireo_emulator::ue::Service;
 use vireo_types::{Dialect, Plmn};
 use vireo_wire::ngap::*;
 
@@ -68,4 +71,52 @@ fn restrictions_reach_source_and_target() {
     assert_eq!(restrictions(&sent(&lab, NgapPduKind::Initiating_InitialContextSetup)), expected);
     lab.n2(2);
     assert_eq!(restrictions(&sent(&lab, NgapPduKind::Initiating_HandoverResourceAllocation)), expected);
+}
+
+/// `n2.rrc-inactive`.
+#[test]
+fn forbidden_rrc_inactive_has_no_assistance() {
+    let lab = connected(|lab| lab.config.ran.forbids_rrc_inactive = true);
+    let setup = sent(&lab, NgapPduKind::Initiating_InitialContextSetup);
+    assert!(setup.ie::<ie::CoreNetworkAssistanceInformationForInactive>().is_none());
+}
+
+/// `core.location-reports`: each node that has the context of the UE is asked once.
+#[test]
+fn nodes_are_asked_for_location() {
+    let mut lab = connected(|lab| lab.config.ran.requests_location = true);
+    let asked = |lab: &Lab| {
+        let pdus = lab.sent.iter().map(|pdu| NGAP_PDU::decode_borrowed(pdu).expect("a PDU"));
+        pdus.filter(|pdu| pdu.kind() == NgapPduKind::Initiating_LocationReportingControl).count()
+    };
+    assert_eq!(asked(&lab), 1);
+    lab.session(2);
+    assert_eq!(asked(&lab), 1);
+    lab.n2(2);
+    assert_eq!(asked(&lab), 2);
+    lab.xn((0xf0, 0x70), |_| true);
+    assert_eq!(asked(&lab), 3);
+    lab.idle();
+    lab.ue_does(|ue, _, out| ue.service_request(Service::Data, out).expect("a request"));
+    assert_eq!(asked(&lab), 4);
+}
+
+fn rfsp(pdu: &NGAPPDU<'_>) -> Option<u64> {
+    pdu.ie::<ie::IndexToRFSP>().map(|index| index.expect("an index").0)
+}
+
+/// TS 23.501 5.3.4.3. A changed index reaches the gNB of a connected UE.
+#[test]
+fn gnb_gets_rfsp_index_of_subscriber() {
+    let mut lab = connected(|lab| lab.subscription.rfsp = NonZeroU16::new(256));
+    assert_eq!(rfsp(&sent(&lab, NgapPduKind::Initiating_InitialContextSetup)), Some(256));
+    let before = lab.sent.len();
+    lab.subscription.rfsp = NonZeroU16::new(7);
+    let subscription = Some(lab.subscription.clone());
+    lab.event(Event::SubscriberChanged { subscription: subscription.clone(), is_repeated: false });
+    lab.settle();
+    assert_eq!(rfsp(&sent(&lab, NgapPduKind::Initiating_UEContextModification)), Some(7));
+    assert_eq!(lab.sent.len() - before, 1);
+    lab.event(Event::SubscriberChanged { subscription, is_repeated: true });
+    assert_eq!(lab.sent.len() - before, 1, "it has not changed");
 }

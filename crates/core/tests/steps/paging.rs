@@ -3,7 +3,9 @@
 //! Downlink packets, session release, deregistration; and a UE that does not respond.
 
 use crate::lab::{self, Lab};
-use vireo_core::amf::context::{DrxCycle, PagingInfo, PendingWork, PowerSaving, Procedure, Reachability};
+use vireo_core::amf::context::{
+    DrxCycle, PagingInfo, PendingWork, PowerSaving, Procedure, RadioCapability, Reachability,
+};
 use vireo_core::amf::engine::Event;
 use vireo_core::smf::{RanState, Stage};
 use vireo_core::step::{Effect, Kind, Note};
@@ -251,26 +253,28 @@ fn page_of_5g_has_drx_cycle_and_capability() {
     use vireo_core::amf::n2::{self, UeMessage};
     use vireo_core::amf::procedures::paging::nr;
     use vireo_wire::ngap::*;
-    let paging = UERadioCapabilityForPaging::new(Some(UERadioCapabilityForPagingOfNR(vec![7; 9].into())), None, None);
+    let eutra = UERadioCapabilityForPagingOfEUTRA(vec![8; 9].into());
+    let paging =
+        UERadioCapabilityForPaging::new(Some(UERadioCapabilityForPagingOfNR(vec![7; 9].into())), Some(eutra), None);
     let report = build_ngap!(
         InitiatingMessage,
         UERadioCapabilityInfoIndication,
         UERadioCapabilityInfoIndication,
         AMF_UE_NGAP_ID(1u64),
         RAN_UE_NGAP_ID(2u32),
-        UERadioCapability(vec![0xa5; 50_000]),
+        UERadioCapability(vec![0xa5; 65_536]),
         UERadioCapabilityForPaging(paging.clone()),
+        UERadioCapability_EUTRA_Format(vec![0xa4; 300]),
     );
     let report = report.and_then(|pdu| pdu.encode()).expect("it encodes");
-    let Ok((_, UeMessage::RadioCapability { whole, paging: Some(capability) })) = n2::ue_message(&report) else {
-        panic!("{report:02x?}")
-    };
-    assert_eq!(whole, vec![0xa5; 50_000]);
+    let Ok((_, UeMessage::RadioCapability { own, other })) = n2::ue_message(&report) else { panic!("{report:02x?}") };
+    assert_eq!(own.whole, vec![0xa5; 65_536]);
+    assert_eq!(other, RadioCapability { whole: vec![0xa4; 300], paging: vec![8; 9] });
     let tai = Tai { plmn: "99970".parse().expect("digits"), tac: Tac(7) };
     let guami = Guami { plmn: tai.plmn, region: 2, set: 1, pointer: 0 };
     for (coding, expected) in [(Dialect::Nr, Some(paging)), (Dialect::Eps, None)] {
         let drx = Some((Dialect::Nr, DrxCycle::Frames256));
-        let info = PagingInfo { coding, capability: capability.clone(), drx, ..PagingInfo::default() };
+        let info = PagingInfo { coding, capability: own.paging.clone(), drx, ..PagingInfo::default() };
         let reachability = Reachability { area: [tai].into_iter().collect(), paging: info, ..Reachability::default() };
         let page = nr::paging(guami, Tmsi(7), &reachability, None);
         let page = NGAP_PDU::decode(&page).expect("a PDU");

@@ -7,8 +7,8 @@ use vireo_core::amf::engine::Event;
 use vireo_core::step::{Effect, Note};
 use vireo_emulator::gnb;
 use vireo_emulator::ue;
-use vireo_types::{AssocId, PduSessionType};
-use vireo_wire::ngap::{Cause, CauseRadioNetwork};
+use vireo_types::{AmfUeNgapId, AssocId, PduSessionType};
+use vireo_wire::ngap::{Cause, CauseRadioNetwork, NGAP_PDU, NgapPduKind};
 
 fn released(lab: &Lab) -> usize {
     lab.gnb_events.iter().filter(|event| matches!(event, gnb::Event::Released { .. })).count()
@@ -67,6 +67,26 @@ fn stale_sender_releases_and_binding_stays() {
     assert_eq!(released(&lab), 0, "the UE's own gNB hears nothing");
     lab.ue_does(|ue, p, out| ue.establish(p, 2, PduSessionType::Ipv4, out).expect("a request"));
     assert_eq!(lab.context().map(|context| context.sessions.len()), Some(2));
+}
+
+/// Two messages cross the release of their connection (TS 38.413 10.6). The core answers each, and
+/// the gNB the second answer by ERROR INDICATION.
+#[test]
+fn second_stale_release_is_answered_by_error() {
+    let mut lab = split();
+    let ran = lab.ran.expect("a connection");
+    let amf_id = lab.gnbs[0].amf_id(ran).and_then(AmfUeNgapId::from_raw).expect("a number");
+    let late = uplink_nas(amf_id, ran, &[0x7e, 0x00, 0x64, 0x6f]);
+    lab.take_from_gnb(0, &late);
+    lab.take_from_gnb(0, &late);
+    assert_eq!((stale(&lab).len(), lab.downlink_waits()), (2, 2));
+    lab.settle();
+    assert_eq!((released(&lab), lab.ran), (1, None));
+    let is_violation = |event: &gnb::Event| matches!(event, gnb::Event::Violation(_));
+    assert!(!lab.gnb_events.iter().any(is_violation), "{:?}", lab.gnb_events);
+    let answer = lab.received.last().map(|pdu| NGAP_PDU::decode_borrowed(pdu).expect("a PDU").kind());
+    assert_eq!(answer, Some(NgapPduKind::Initiating_ErrorIndication));
+    assert!(lab.context().is_some_and(|context| context.is_registered() && context.connection.is_none()));
 }
 
 /// ERROR INDICATION and UE CONTEXT RELEASE COMPLETE about such a connection are the RAN node's

@@ -127,6 +127,31 @@ fn changed_rate_modifies_session() {
     assert_eq!(lab.sent.len(), before);
 }
 
+/// The gNB keeps the former QoS, and so do UE and UPF.
+#[test]
+fn refused_modification_leaves_session_unchanged() {
+    // There and back; the class alone needs no UPF.
+    for (class, to_upf) in [(9, 2), (6, 0)] {
+        let mut lab = connected();
+        lab.gnbs[0].refuse_modification(true);
+        let terms = |lab: &Lab| lab.context().map(|c| c.sessions[0].terms.clone()).expect("a session");
+        let (before, messages) = (terms(&lab), lab.pfcp.len());
+        match class {
+            9 => network(&mut lab).ambr = Ambr { uplink_bps: 7_000_000, downlink_bps: 9_000_000 },
+            other => network(&mut lab).five_qi = other,
+        }
+        changed(&mut lab);
+        assert_eq!(sent(&lab, NgapPduKind::Initiating_PDUSessionResourceModify), 1);
+        assert_eq!((terms(&lab), lab.pfcp.len() - messages), (before.clone(), to_upf));
+        assert_eq!(count(&lab, |note| matches!(note, Note::Failed(Kind::Modification, 26))), 1);
+        assert_eq!(count(&lab, |note| matches!(note, Note::Succeeded(Kind::Modification, _))), 0, "no COMPLETE");
+        // The next set-up has the former terms, too.
+        lab.idle();
+        lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Data, out).expect("a request"));
+        assert_eq!((terms(&lab), sent(&lab, NgapPduKind::Initiating_PDUSessionResourceModify)), (before, 1));
+    }
+}
+
 #[test]
 fn idle_ue_is_modified_when_it_connects() {
     let mut lab = connected();

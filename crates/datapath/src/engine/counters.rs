@@ -34,7 +34,7 @@ reasons! {
     UnknownTeid = "unknown_teid",
     /// No session has this destination address.
     UnknownUe = "unknown_ue",
-    /// The inner packet is not valid IPv4 or IPv6.
+    /// The inner packet is not valid IPv4 or IPv6, or its IPv4 header checksum is wrong.
     InnerMalformed = "inner_malformed",
     /// The source is not the session's address.
     Spoofed = "spoofed_source",

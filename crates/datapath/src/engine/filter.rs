@@ -138,7 +138,11 @@ mod tests {
     }
 
     fn flow(packet: &[u8]) -> Flow {
-        Flow::read(&Inner::read(packet).expect("sound"))
+        let mut packet = packet.to_vec();
+        if packet[0] >> 4 == 4 {
+            crate::engine::frame_layout::complete_header(&mut packet);
+        }
+        Flow::read(&Inner::read(&packet).expect("sound"))
     }
 
     /// UDP from 10.45.0.2 port 4000 to 198.51.100.7 port 53.

@@ -107,6 +107,10 @@ pub(crate) fn read(octets: &[u8], start: usize) -> Option<FramePayload> {
     let length = usize::from(u16_at(octets, udp + 4));
     let fits = (UDP..=total - header_octets).contains(&length);
     let is_gtp = protocol == PROTOCOL_UDP && u16_at(octets, udp + 2) == gtpu::PORT && fits;
+    // The header of the user's packet is checked with the packet.
+    if is_gtp && header_octets == IPV4 && !is_intact(&header[..IPV4]) {
+        return None;
+    }
     let (gtp, gtp_end) = if is_gtp { (udp + UDP, udp + length) } else { (0, 0) };
     let [begin, end, gtp, gtp_end] = [ip, ip + total, gtp, gtp_end].map(|at| at as u32);
     Some(FramePayload { begin, end, gtp, gtp_end, v6: header_octets == IPV6 })
@@ -157,11 +161,27 @@ fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
+/// Returns true if the checksum of an IPv4 header is right (RFC 1071). The octets are those of the
+/// header, a multiple of four.
+#[inline]
+pub(crate) fn is_intact(header: &[u8]) -> bool {
+    // The sum of all ones is the same in either byte order.
+    fold(sum(header)) == 0xffff
+}
+
 /// Returns the checksum of a sum.
 #[inline]
 fn checksum(sum: u64) -> u16 {
     // The words were added in host byte order.
     !u16::from_be(fold(sum))
+}
+
+/// Sets the checksum of an IPv4 header without options.
+#[cfg(test)]
+pub(crate) fn complete_header(packet: &mut [u8]) {
+    packet[10..12].fill(0);
+    let result = checksum(sum(&packet[..IPV4]));
+    packet[10..12].copy_from_slice(&result.to_be_bytes());
 }
 
 fn pseudo(source: &[u8], destination: &[u8], protocol: u8, length: usize) -> u64 {

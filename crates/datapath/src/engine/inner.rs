@@ -1,5 +1,6 @@
-//! User packets, as far as a UPF reads them: version, lengths and addresses.
+//! User packets, as far as a UPF reads them: version, lengths, header checksum and addresses.
 
+use crate::engine::frame_layout;
 use crate::engine::index::AddressKey;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -45,6 +46,14 @@ impl<'a> Inner<'a> {
                     return None;
                 }
                 let packet = data.get(..total)?;
+                // A header without options has a constant length, and its sum needs no loop.
+                let is_intact = match header_octets {
+                    20 => frame_layout::is_intact(header),
+                    _ => frame_layout::is_intact(&packet[..header_octets]),
+                };
+                if !is_intact {
+                    return None;
+                }
                 Some(Inner::V4 { source: u32_at(header, 12), destination: u32_at(header, 16), packet })
             }
             6 => {
@@ -84,12 +93,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn checksum_covers_options() {
+        let mut packet = [0x46, 0, 0, 24, 0, 0, 0, 0, 64, 17, 0x64, 0xd2, 10, 0, 0, 1, 10, 0, 0, 2, 1, 1, 0, 0];
+        assert!(Inner::read(&packet).is_some());
+        packet[20] = 2;
+        assert_eq!(Inner::read(&packet), None);
+    }
+
+    #[test]
     fn lengths_are_checked_and_what_follows_is_cut() {
-        let mut v4 = vec![0x45, 0, 0, 21, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xaa, 0xbb];
+        let mut v4 = vec![0x45, 0, 0, 21, 0, 0, 0, 0, 64, 17, 0x66, 0xd6, 10, 0, 0, 1, 10, 0, 0, 2, 0xaa, 0xbb];
         let expected = Inner::V4 { source: 0x0a00_0001, destination: 0x0a00_0002, packet: &v4[..21] };
         assert_eq!(Inner::read(&v4), Some(expected));
         for length in 0..21 {
             assert_eq!(Inner::read(&v4[..length]), None, "{length}");
+        }
+        for bit in 0..160 {
+            let mut wrong = v4.clone();
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Inner::read(&wrong), None, "a wrong bit {bit}");
         }
         v4[0] = 0x44;
         assert_eq!(Inner::read(&v4), None, "a header of 16 octets");

@@ -78,9 +78,9 @@ fn no_packet_allocates() {
     tables.set_downlink(id, rule, false, &mut Released::default());
 
     let mut up = gtpu::g_pdu_header(teid, PduSession::Uplink { qfi: 9 }, 20).expect("short").to_vec();
-    up.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 59, 0, 0, 10, 45, 0, 2, 198, 51, 100, 7]);
+    up.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 59, 0x46, 0x46, 10, 45, 0, 2, 198, 51, 100, 7]);
     let mut down = vec![0; HEADROOM];
-    down.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 59, 0, 0, 198, 51, 100, 7, 10, 45, 0, 2]);
+    down.extend([0x45, 0, 0, 20, 0, 0, 0, 0, 64, 59, 0x46, 0x46, 198, 51, 100, 7, 10, 45, 0, 2]);
     tables.settle();
     let (mut stats, mut crossed) = (Stats::default(), 0);
     // The slow path does not allocate either, except for buffering.

@@ -1,5 +1,6 @@
 //! Tests of workers that classify packets while the rules change.
 
+use super::packets::with_checksum;
 use crate::engine::batch::Batch;
 use crate::engine::classifier::Classifier;
 use crate::engine::pipeline::{self, HEADROOM, PacketAction, SlowPath};
@@ -63,6 +64,7 @@ fn to(n: u32) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 24, 0, 0, 0, 0, 64, 59, 0, 0];
     packet.extend([SERVER.octets(), ue(n).ipv4.expect("one").octets()].concat());
     packet.extend([1, 2, 3, 4]);
+    with_checksum(&mut packet);
     packet
 }
 
@@ -314,6 +316,7 @@ fn lean_entry_verdicts_equal_tables() {
     let up = |source: u32, flow: Option<u8>| {
         let mut packet = to(7);
         packet[12..16].copy_from_slice(&ue(source).ipv4.expect("one").octets());
+        with_checksum(&mut packet);
         let container = flow.map(|qfi| gtpu::PduSession::Uplink { qfi });
         let mut buffer = [vec![0; HEADROOM], packet].concat();
         let end = buffer.len();

@@ -4,7 +4,7 @@
 //! counted once.
 
 use super::packets::{Expected, Side, forwarded, frame, tunnelled, with_udp_checksum};
-use super::table::{from_the_data_network, from_the_ran, rules};
+use super::table::{FLOW, from_the_data_network, from_the_ran, g_pdu, rules};
 use super::*;
 use crate::drivers::af_packet::link::Link;
 use crate::{Fanout, FrameIo, FramesConfig, UserPlane, UserPlaneConfig, XdpMode};
@@ -14,13 +14,14 @@ use std::time::{Duration, Instant as Wall};
 
 /// Packets whose result depends on the kernel: ICMP errors, fragments, and the way back to another
 /// UE.
-const KERNELS: [&str; 14] = [
+const KERNELS: [&str; 15] = [
     "the last hop",
     "options",
     "next hop unknown",
     "another UE",
     "too long for the link",
     "too long for it",
+    "a wrong header checksum on N6",
     "the last hop, rules",
     "options, rules",
     "behind the UE",
@@ -333,6 +334,27 @@ fn through_xdp() {
             config.xdp = Some(XdpConfig { interfaces: interfaces(), mode, ..XdpConfig::default() });
         });
     }
+}
+
+/// An MTU above a page: the program decides on the frames that are in one buffer, and leaves others
+/// to user space.
+#[test]
+fn through_xdp_with_jumbo_mtu() {
+    in_namespace(|| {
+        let mut rig = Rig::new(&|config| {
+            for name in ["ran", "n3", "dn", "n6"] {
+                ip(&format!("link set {name} mtu 9000"));
+            }
+            config.xdp = Some(XdpConfig { interfaces: interfaces(), ..XdpConfig::default() });
+        });
+        rig.table();
+        // The sockets receive it, and it exceeds the MTU of the UEs.
+        let long = g_pdu(rig.teids[0], FLOW, &super::table::up(0, &[7; 5_000]));
+        let dropped = |rig: &Rig| rig.driver.stats().stats().dropped(DropReason::Malformed);
+        let before = dropped(&rig);
+        rig.ran.send(&frame(mac(3, 9), mac(3, 1), &tunnelled(GNB[0], UPF[0], &long)));
+        soon(|| if dropped(&rig) == before + 1 { Ok(()) } else { Err(dropped(&rig)) });
+    });
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of users that move between the tables: compared with users that do not, and with
 //! concurrent workers.
 
+use super::packets::with_checksum;
 use crate::engine::batch::Batch;
 use crate::engine::classifier::Classifier;
 use crate::engine::datagram::Datagram;
@@ -53,6 +54,7 @@ fn packet(n: u32, v6: bool, up: bool) -> Vec<u8> {
             let mut packet = vec![0x45, 0, 0, 60, 0, 0, 0, 0, 64, 59, 0, 0];
             packet.extend(order(v4.octets().into(), SERVER.octets().into()));
             packet.resize(60, 0);
+            with_checksum(&mut packet);
             packet
         }
         (_, prefix) => {

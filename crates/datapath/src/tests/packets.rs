@@ -34,10 +34,11 @@ fn fold(mut sum: u32) -> u16 {
     sum as u16
 }
 
-/// Sets the checksum of an IPv4 header of 20 octets.
+/// Sets the checksum of an IPv4 header.
 pub(super) fn with_checksum(packet: &mut [u8]) {
     packet[10..12].fill(0);
-    let checksum = !fold(sum(&packet[..20]));
+    let header = (usize::from(packet[0] & 0xf) * 4).clamp(20, packet.len());
+    let checksum = !fold(sum(&packet[..header]));
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 

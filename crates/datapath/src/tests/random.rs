@@ -186,6 +186,9 @@ fn inner(r: &mut Random, uplink: bool) -> Vec<u8> {
     }
     if packet.len() >= 20 && packet[0] >> 4 == 4 {
         with_checksum(&mut packet);
+        if r.one_in(16) {
+            packet[11] ^= 1;
+        }
     }
     packet
 }

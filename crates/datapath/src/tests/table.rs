@@ -135,7 +135,15 @@ pub(super) fn from_the_ran(t: &[Teid]) -> Vec<(&'static str, Vec<u8>, Done)> {
             g_pdu(t[0], FLOW, &packet(ue(0).ipv4.expect("one").into(), SERVER[0], UDP, 1, b"x")),
             Done::Passed,
         ),
-        ("options", inner(&|p| p[0] = 0x46), Done::Passed),
+        (
+            "options",
+            inner(&|p| {
+                p[0] = 0x46;
+                with_checksum(p);
+            }),
+            Done::Passed,
+        ),
+        ("a wrong header checksum", inner(&|p| p[10] ^= 1), Done::Dropped(DropReason::InnerMalformed)),
         ("a router solicitation", v6(link_local, SERVER[1]), Done::Passed),
         ("link-local", v6(host(0), link_local), Done::Passed),
         ("next hop unknown", v6(host(0), NOBODY[1]), Done::Passed),
@@ -156,6 +164,9 @@ pub(super) fn from_the_data_network() -> Vec<(&'static str, Vec<u8>, Done)> {
     let icmp = |kind: u8| packet(SERVER[0], ue(0).ipv4.expect("one").into(), 1, 64, &[kind, 0, 0, 0]);
     let mut options = usual.clone();
     options[0] = 0x46;
+    with_checksum(&mut options);
+    let mut wrong = usual.clone();
+    wrong[11] ^= 0x80;
     let mut fragment = usual.clone();
     fragment[6] = 0x20;
     with_checksum(&mut fragment);
@@ -176,6 +187,7 @@ pub(super) fn from_the_data_network() -> Vec<(&'static str, Vec<u8>, Done)> {
         ("nobody's", packet(SERVER[0], unknown, UDP, 64, b"x"), Done::Passed),
         ("the last hop", packet(SERVER[0], ue(0).ipv4.expect("one").into(), UDP, 1, b"x"), Done::Passed),
         ("options", options, Done::Passed),
+        ("a wrong header checksum on N6", wrong, Done::Dropped(DropReason::InnerMalformed)),
         ("ICMP echo", icmp(8), Done::Sent),
         ("ICMP redirect", icmp(5), Done::Dropped(DropReason::LinkLocal)),
     ]
@@ -217,13 +229,14 @@ fn outer_fragments_and_options_are_the_kernels() {
         let mut b = Bench::new(&rules()).expect("loaded");
         let datagram = g_pdu(b.teids[0], FLOW, &up(0, b"x"));
         let good = tunnelled(GNB[0], UPF[0], &datagram);
-        let cases: [(&str, usize, u8, u32); 6] = [
+        let cases: [(&str, usize, u8, u32); 7] = [
             ("nothing", 1, 0, 4),
             ("more fragments", 6, 0x20, 2),
             ("a later fragment", 7, 1, 2),
             ("options", 0, 0x46, 2),
             ("another port", 23, 0x69, 2),
             ("longer than the frame", 2, 0x40, 2),
+            ("a wrong header checksum", 8, 63, 2),
         ];
         for (name, at, octet, action) in cases {
             let mut packet = good.clone();
@@ -339,14 +352,16 @@ fn verifier_has_headroom() {
             .0
         };
         let small = Bench::new(&rules()).expect("loaded").xdp;
-        let loaded = [
+        let mut loaded = vec![
             ("as usual", small),
             ("with all that can be", all(false, &[])),
             ("with address translation", all(true, &[])),
             ("with slices", all(false, &[0])),
         ];
+        super::drivers::ip("link set n3 mtu 9000");
+        loaded.push(("with slices and jumbo frames", all(false, &[0])));
         for (what, mut xdp) in loaded {
-            let of_slices = crate::drivers::xdp::THERE.iter().filter(|_| what == "with slices");
+            let of_slices = crate::drivers::xdp::THERE.iter().filter(|_| what.starts_with("with slices"));
             for name in crate::drivers::xdp::PROGRAMS.iter().chain(of_slices) {
                 let program = crate::drivers::xdp::program(&mut xdp.bpf, name).expect("a program");
                 let instructions = program.info().expect("loaded").verified_instruction_count().expect("Linux 5.16");

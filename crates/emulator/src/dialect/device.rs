@@ -6,7 +6,8 @@ use crate::rat::Rat;
 use crate::ue::eps::LteUe;
 use crate::ue::security::{SecurityContext, header};
 use crate::ue::{
-    self, CommandError, Fault, MmState, PowerSaving, Registration, Service, Session, SessionState, Ue, UeOutput,
+    self, CommandError, Fault, MmState, PowerSaving, Registration, Service, Session, SessionState, SessionVariant, Ue,
+    UeOutput,
 };
 use crate::usim::Usim;
 use vireo_types::{Guti, PduSessionType};
@@ -186,6 +187,27 @@ impl Device {
             Device::Nr(ue) => ue.establish(&options.profile, psi, kind.unwrap_or(options.session_type), out),
             Device::Eps(ue) if ue.is_active(psi) => Ok(()),
             Device::Eps(ue) => ue.establish(&options.profile, psi, kind.unwrap_or(options.session_type), out),
+        }
+    }
+
+    /// Starts the establishment of a further session in this way. A UE of EPS can name an unknown
+    /// data network; other variants are those of PDU sessions.
+    pub(crate) fn establish_as(
+        &mut self,
+        options: &Options,
+        psi: u8,
+        variant: SessionVariant,
+        out: &mut UeOutput,
+    ) -> Result<(), CommandError> {
+        let kind = options.session_type;
+        match self {
+            Device::Nr(ue) => ue.establish_as(&options.profile, (psi, kind), variant, out),
+            Device::Eps(ue) if variant == SessionVariant::UnknownDataNetwork => {
+                let mut profile = options.profile.clone();
+                profile.dnn = ue::UNKNOWN_DATA_NETWORK.parse().map_err(|_| CommandError::Session(psi))?;
+                ue.establish(&profile, psi, kind, out)
+            }
+            Device::Eps(_) => Err(CommandError::Session(psi)),
         }
     }
 

@@ -62,7 +62,11 @@ impl Node {
     /// Returns node `number` of a dialect.
     pub(crate) fn new(options: &Options, rat: Rat, number: u32) -> Self {
         match rat {
-            Rat::Nr => Node::Gnb(Box::new(Gnb::new(options.gnb_config(number)))),
+            Rat::Nr => {
+                let mut gnb = Gnb::new(options.gnb_config(number));
+                gnb.expect_protection(options.scenario.protection());
+                Node::Gnb(Box::new(gnb))
+            }
             Rat::Eps => Node::Enb(Box::new(Enb::new(options.enb_config(number)))),
         }
     }
@@ -384,6 +388,14 @@ impl Node {
         match self {
             Node::Gnb(gnb) => gnb.drop_session(id, psi, out),
             Node::Enb(_) => Err(SendError::NoConnection),
+        }
+    }
+
+    /// Reports the radio capability of a UE.
+    pub(crate) fn report_capability(&self, id: ConnectionId, out: &mut Outbox) -> Result<(), SendError> {
+        match self {
+            Node::Gnb(gnb) => gnb.report_capability(id, out),
+            Node::Enb(enb) => enb.report_capability(id, out),
         }
     }
 

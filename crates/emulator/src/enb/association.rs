@@ -119,7 +119,7 @@ impl Enb {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{EnbConfig, Inbox};
+    use super::super::{EnbConfig, Event, Inbox, Violation};
     use super::*;
     use vireo_types::{Guami, Tac, Tai, Tmsi};
     use vireo_wire::s1ap::build_s1ap;
@@ -175,6 +175,36 @@ mod tests {
         assert!((700..800).contains(&first), "{first} of 1000 at the larger MME");
         up(&mut enb, 0, 0x40, 0);
         assert!((0..100).all(|owner| enb.choose(owner, None) == 1), "capacity 0 takes no new UE");
+    }
+
+    /// TS 36.413 10.6. A core without the connection answers each of two late messages.
+    #[test]
+    fn second_release_is_answered_by_error() {
+        let mut enb = enb();
+        up(&mut enb, 0, 0x40, 255);
+        let cause = RRCEstablishmentCause::mo_Signalling;
+        let id = enb.initial_ue(OWNER, &[7], None, cause, &mut Outbox::default()).expect("it encodes");
+        let mut release = |mme: u32| {
+            let pair = UES1APIDPair::new(MMEUES1APID(mme), ENBUES1APID(id.0), None);
+            let command = build_s1ap!(
+                InitiatingMessage,
+                UEContextRelease,
+                UEContextReleaseCommand,
+                UE_S1AP_IDs(UES1APIDs::uE_S1AP_ID_pair(pair)),
+                Cause(Cause::nas(CauseNas::normal_release)),
+            );
+            let command = command.and_then(|pdu| pdu.encode()).expect("it encodes");
+            let (mut inbox, mut out) = (Inbox::default(), Outbox::default());
+            enb.receive(&command, &mut inbox, &mut out).expect("it is taken");
+            let kinds = out.pdus().map(|(_, pdu)| S1AP_PDU::decode_borrowed(pdu).expect("a PDU").kind());
+            (inbox.events, kinds.collect::<Vec<_>>())
+        };
+        let (events, answers) = release(5);
+        assert!(matches!(events[..], [Event::Released { owner: OWNER, .. }]), "{events:?}");
+        assert_eq!(answers, [S1apPduKind::Successful_UEContextRelease]);
+        assert_eq!(release(5), (Vec::new(), vec![S1apPduKind::Initiating_ErrorIndication]));
+        let (events, _) = release(6);
+        assert_eq!(events, [Event::Violation(Violation::UnknownUe)], "another connection");
     }
 
     #[test]

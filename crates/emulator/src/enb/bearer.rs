@@ -2,7 +2,7 @@
 
 use super::{ConnectionId, Enb, Event, Inbox, Outbox, encode};
 use crate::ran::{Fault, SendError, Violation};
-use crate::ran::{Tunnel, read_address};
+use crate::ran::{Tunnel, is_reported_capability, read_address};
 use std::net::IpAddr;
 use vireo_types::Teid;
 use vireo_wire::s1ap::*;
@@ -41,7 +41,7 @@ impl Enb {
             req _ambr: UEAggregateMaximumBitrate = UEAggregateMaximumBitrate(ambr) => ambr,
             req _capability: UESecurityCapabilities = UESecurityCapabilities(capability) => capability,
             req key: SecurityKey = SecurityKey(key) => key,
-            opt radio: bool = UERadioCapability(_r) => true,
+            opt radio: UERadioCapability = UERadioCapability(radio) => radio,
         );
         let bearers = pdu.items::<ie::E_RABToBeSetupListCtxtSUReq>().map(|item| {
             item.map(|item| RequestedBearer {
@@ -55,6 +55,8 @@ impl Enb {
         let (id, owner) = self.identify(mme, enb)?;
         let key = <[u8; 32]>::try_from(key.0.as_octets()).map_err(|_| Fault::Peer(Violation::Undecodable))?;
         inbox.events.push(Event::ContextSetup { owner, key });
+        let is_returned = radio.as_ref().is_some_and(|radio| is_reported_capability(owner, radio.0.as_slice()));
+        inbox.events.extend(is_returned.then_some(Event::CapabilityReturned { owner }));
         let results = self.add_bearers(id, owner, &bearers, inbox);
         self.answer_context(mme, id, results, out)?;
         if radio.is_none() {
@@ -158,12 +160,13 @@ impl Enb {
         );
         let bearers = pdu.items::<ie::E_RABToBeModifiedListBearerModReq>().collect::<Result<Vec<_>, Error>>()?;
         let (id, owner) = self.identify(mme, enb)?;
-        let (mut modified, mut failed) = (Vec::new(), Vec::new());
+        let (mut modified, mut failed, mut nas) = (Vec::new(), Vec::new(), Vec::new());
         for bearer in &bearers {
             let is_it = |tunnel: &Tunnel| u64::from(tunnel.psi) == bearer.e_rab_id.0;
             match self.tunnels(id).iter().find(|tunnel| is_it(tunnel)) {
                 Some(tunnel) => {
                     inbox.events.push(Event::QosModified { owner, psi: tunnel.psi });
+                    nas.push(&bearer.nas_pdu.0);
                     let item = ERABModifyItemBearerModRes::new(bearer.e_rab_id, None);
                     modified.push(build_s1ap_ie!(IGNORE E_RABModifyItemBearerModRes(item))?);
                 }
@@ -186,8 +189,9 @@ impl Enb {
         }
         let message = ERABModifyResponse::new(ProtocolIEContainer(ies));
         encode(out, self.stream(id), S1AP_PDU::of_message(&message, ERABModifyResponse::CRITICALITY))?;
-        for bearer in &bearers {
-            inbox.deliver(owner, &bearer.nas_pdu.0);
+        // The UE gets no message of a bearer that is not modified.
+        for nas in nas {
+            inbox.deliver(owner, nas);
         }
         Ok(())
     }

@@ -86,6 +86,7 @@ impl Enb {
             }
             Kind::Initiating_Paging => paging(&pdu, inbox),
             Kind::Initiating_UEContextModification => self.context_modification(&pdu, inbox, out),
+            Kind::Initiating_LocationReportingControl => self.location_requested(&pdu, inbox, out),
             Kind::Initiating_ErrorIndication => error_indication(&pdu, inbox),
             Kind::Initiating_OverloadStart | Kind::Initiating_OverloadStop => {
                 inbox.events.push(Event::Overload(pdu.kind() == Kind::Initiating_OverloadStart));
@@ -136,7 +137,17 @@ impl Enb {
             }
             _ => return Err(Fault::Peer(Violation::Undecodable)),
         };
-        let (id, owner) = self.identify(mme, enb)?;
+        let (id, owner) = match self.identify(mme, enb) {
+            Err(Fault::Peer(Violation::UnknownUe))
+                if self.connections.is_released(mme.into(), vireo_types::RanUeNgapId(enb)) =>
+            {
+                // Not a last message (TS 36.413 10.6): it is answered, and is no violation.
+                let cause = Some(Cause::radioNetwork(CauseRadioNetwork::unknown_pair_ue_s1ap_id));
+                let (core_id, ran_id) = (Some(mme.into()), Some(enb));
+                return Ok(self.indicate_error(ErrorReport { core_id, ran_id, cause, diagnostics: false }, out)?);
+            }
+            identified => identified?,
+        };
         let answer = build_s1ap!(
             SuccessfulOutcome,
             UEContextRelease,
@@ -145,7 +156,7 @@ impl Enb {
             eNB_UE_S1AP_ID(id.0),
         );
         encode(out, self.stream(id), answer)?;
-        self.connections.remove(id);
+        self.connections.release(mme.into(), id);
         self.found = None;
         inbox.events.push(Event::Released { owner, cause });
         Ok(())
@@ -171,6 +182,29 @@ impl Enb {
             eNB_UE_S1AP_ID(id.0),
         );
         encode(out, self.stream(id), answer)?;
+        Ok(())
+    }
+
+    /// Handles LOCATION REPORTING CONTROL: reports the cell of the UE (TS 36.413 8.11.1, 8.11.3).
+    fn location_requested(&mut self, pdu: &S1APPDU<'_>, inbox: &mut Inbox, out: &mut Outbox) -> Result<(), Fault> {
+        extract_s1ap_ies!(pdu, LocationReportingControl,
+            req mme: u32 = MME_UE_S1AP_ID(id),
+            req enb: u32 = eNB_UE_S1AP_ID(id),
+            req kind: RequestType = RequestType(kind) => kind,
+        );
+        let (id, owner) = self.identify(mme, enb)?;
+        let report = build_s1ap!(
+            InitiatingMessage,
+            LocationReport,
+            LocationReport,
+            MME_UE_S1AP_ID(mme),
+            eNB_UE_S1AP_ID(id.0),
+            EUTRAN_CGI(self.cell()?),
+            TAI(self.tai()),
+            RequestType(kind),
+        );
+        encode(out, self.stream(id), report)?;
+        inbox.events.push(Event::LocationRequested { owner });
         Ok(())
     }
 

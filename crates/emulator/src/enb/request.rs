@@ -5,7 +5,7 @@
 
 use super::association::mme_code;
 use super::{ConnectionId, Enb, ErrorReport, Outbox, S1State, SendError, encode};
-use crate::ran::PduRoute;
+use crate::ran::{PduRoute, radio_capability};
 use vireo_types::Guti;
 use vireo_wire::s1ap::*;
 use vireo_wire::s1ap::{build_s1ap, build_s1ap_ie};
@@ -13,7 +13,8 @@ use vireo_wire::s1ap::{build_s1ap, build_s1ap_ie};
 /// Cell of every UE of an eNB.
 const CELL: u16 = 1;
 
-/// Radio capability of every UE. The MME stores it and does not read it (TS 23.401 5.11.2).
+/// Radio capability of every UE after its attach. The MME stores it and does not read it (TS 23.401
+/// 5.11.2).
 const RADIO_CAPABILITY: [u8; 32] = [0xa5; 32];
 
 impl Enb {
@@ -113,15 +114,32 @@ impl Enb {
         Ok(encode(out, self.stream(id), message)?)
     }
 
-    /// Sends UE CAPABILITY INFO INDICATION.
+    /// Sends UE CAPABILITY INFO INDICATION with the capability that each UE has after its attach.
     pub(super) fn indicate_capability(&self, mme: u32, id: ConnectionId, out: &mut Outbox) -> Result<(), SendError> {
+        self.send_capability(mme, id, RADIO_CAPABILITY[..].into(), out)
+    }
+
+    /// Sends UE CAPABILITY INFO INDICATION with [`radio_capability`].
+    pub fn report_capability(&self, id: ConnectionId, out: &mut Outbox) -> Result<(), SendError> {
+        let mme = self.mme_id(id).ok_or(SendError::NoConnection)?;
+        let owner = self.owner(id).ok_or(SendError::NoConnection)?;
+        self.send_capability(mme, id, radio_capability(owner), out)
+    }
+
+    fn send_capability(
+        &self,
+        mme: u32,
+        id: ConnectionId,
+        capability: Vec<u8>,
+        out: &mut Outbox,
+    ) -> Result<(), SendError> {
         let message = build_s1ap!(
             InitiatingMessage,
             UECapabilityInfoIndication,
             UECapabilityInfoIndication,
             MME_UE_S1AP_ID(mme),
             eNB_UE_S1AP_ID(id.0),
-            UERadioCapability(UERadioCapability(RADIO_CAPABILITY[..].into())),
+            UERadioCapability(capability),
         );
         Ok(encode(out, self.stream(id), message)?)
     }

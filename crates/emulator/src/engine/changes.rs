@@ -17,6 +17,7 @@ impl Worker<'_> {
                 self.links[source].node.request_xn_addresses(&self.links[next].node, &mut outbox)
             }
             (Step::SecondaryNode, Some(ran)) => self.links[source].node.indicate_modification(ran, &mut outbox),
+            (Step::ReportCapability, Some(ran)) => self.links[source].node.report_capability(ran, &mut outbox),
             (Step::DropSession { psi }, Some(ran)) => self.links[source].node.drop_session(ran, psi, &mut outbox),
             _ => Err(SendError::NoConnection),
         };
@@ -32,6 +33,12 @@ impl Worker<'_> {
             return self.fail(owner, format!("the core has not modified {failed} sessions"));
         }
         self.slots[owner as usize].flags |= flag::MOVED;
+        self.settle(owner);
+    }
+
+    /// Stores what the core has done for a UE since its script went on.
+    pub(super) fn set_flag(&mut self, owner: u32, flag: u32) {
+        self.slots[owner as usize].flags |= flag;
         self.settle(owner);
     }
 

@@ -1,5 +1,6 @@
 //! Events of received NGAP and S1AP PDUs, as steps of their UEs.
 
+use super::slot::flag;
 use super::worker::{BIND_AGAIN_US, Worker};
 use crate::dialect::Node;
 use crate::ran::{ConnectionId, Event, Inbox, NOBODY};
@@ -61,6 +62,8 @@ impl Worker<'_> {
                 Event::StatusTransfer { owner } => self.on_status_transfer(owner),
                 Event::ModificationConfirmed { owner, failed } => self.on_modification_confirmed(owner, failed),
                 Event::ConfigurationReceived => self.on_configuration(index),
+                Event::CapabilityReturned { owner } => self.set_flag(owner, flag::CAPABLE),
+                Event::LocationRequested { owner } => self.set_flag(owner, flag::LOCATED),
                 Event::PathSwitchFailed { owner } => self.fail(owner, "the core refused the handover".into()),
                 Event::HandoverRefused { owner, cause } => self.on_handover_refused(owner, &cause),
                 Event::HandoverCancelled { owner } => self.on_handover_cancelled(owner),

@@ -10,31 +10,35 @@ use vireo_types::{Teid, Tmsi};
 
 /// Bits for the events of the current step.
 pub(super) mod flag {
-    pub(in crate::engine) const REGISTERED: u16 = 1;
-    pub(in crate::engine) const REJECTED: u16 = 2;
+    pub(in crate::engine) const REGISTERED: u32 = 1;
+    pub(in crate::engine) const REJECTED: u32 = 2;
     /// The fault of [`crate::scenario::Step::Faulty`] was observed.
-    pub(in crate::engine) const FAULTED: u16 = 4;
-    pub(in crate::engine) const SERVED: u16 = 8;
-    pub(in crate::engine) const DEREGISTERED: u16 = 16;
-    pub(in crate::engine) const PAUSED: u16 = 32;
+    pub(in crate::engine) const FAULTED: u32 = 4;
+    pub(in crate::engine) const SERVED: u32 = 8;
+    pub(in crate::engine) const DEREGISTERED: u32 = 16;
+    pub(in crate::engine) const PAUSED: u32 = 32;
     /// T3346 runs; the step starts again when it expires.
-    pub(in crate::engine) const BACKING_OFF: u16 = 64;
-    pub(in crate::engine) const PAGED: u16 = 128;
+    pub(in crate::engine) const BACKING_OFF: u32 = 64;
+    pub(in crate::engine) const PAGED: u32 = 128;
     /// The packet that triggers paging was sent.
-    pub(in crate::engine) const CALLED: u16 = 1024;
+    pub(in crate::engine) const CALLED: u32 = 1024;
     /// The gNB has requested the release of a UE that backs off.
-    pub(in crate::engine) const RELEASING: u16 = 256;
+    pub(in crate::engine) const RELEASING: u32 = 256;
     /// A handover is complete.
-    pub(in crate::engine) const MOVED: u16 = 512;
+    pub(in crate::engine) const MOVED: u32 = 512;
     /// The core has released a tunnel that the gNB had lost, or the UE of an eNB; or the node has
     /// restarted.
-    pub(in crate::engine) const LOST: u16 = 4096;
+    pub(in crate::engine) const LOST: u32 = 4096;
     /// The core has updated the configuration of the UE since it was last idle.
-    pub(in crate::engine) const UPDATED: u16 = 8192;
+    pub(in crate::engine) const UPDATED: u32 = 8192;
     /// The core has taken other keys into use since the UE last rested.
-    pub(in crate::engine) const RENEWED: u16 = 16_384;
+    pub(in crate::engine) const RENEWED: u32 = 65_536;
+    /// The core has requested location reports of the UE's node.
+    pub(in crate::engine) const LOCATED: u32 = 32_768;
+    /// The core has returned the radio capability of the UE.
+    pub(in crate::engine) const CAPABLE: u32 = 16_384;
     /// A new script begins with the next [`super::super::timers::Kind::Resume`].
-    pub(in crate::engine) const RESUMING: u16 = 2048;
+    pub(in crate::engine) const RESUMING: u32 = 2048;
 }
 
 /// State of a UE slot.
@@ -158,7 +162,7 @@ pub(super) struct UeSlot {
     pub(super) attempts: u8,
     pub(super) link: u16,
     pub(super) step: u16,
-    pub(super) flags: u16,
+    pub(super) flags: u32,
     pub(super) life: SlotState,
     pub(super) ran: Option<ConnectionId>,
     /// 5G-TMSI or M-TMSI under which the UE is listed for paging.
@@ -207,7 +211,7 @@ impl UeSlot {
         Times { intended_us: self.times.born_us, began_us: self.times.sent_us, ended_us: now_us }
     }
 
-    pub(super) fn has(&self, flag: u16) -> bool {
+    pub(super) fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 }

@@ -54,8 +54,9 @@ impl Worker<'_> {
             slot.flags &= match step {
                 Step::Service => flag::PAGED,
                 Step::Idle => 0,
-                Step::Rest => flag::UPDATED,
-                _ => flag::UPDATED | flag::RENEWED,
+                Step::Rest => flag::UPDATED | flag::CAPABLE | flag::LOCATED,
+                Step::XnHandover | Step::N2Handover => flag::UPDATED | flag::CAPABLE | flag::RENEWED,
+                _ => flag::UPDATED | flag::CAPABLE | flag::LOCATED | flag::RENEWED,
             };
             slot.sequence = slot.sequence.wrapping_add(1);
             (slot.times.step_us, slot.times.began_us) = (due_us.unwrap_or(self.now_us), self.now_us);
@@ -116,6 +117,9 @@ impl Worker<'_> {
                 (ue.register(options, registration, &mut self.out), signalling)
             }
             Step::Establish { psi, kind } => (ue.establish(options, psi, kind, &mut self.out), signalling),
+            Step::EstablishAs { psi, variant } | Step::Refused { psi, variant, .. } => {
+                (ue.establish_as(options, psi, variant, &mut self.out), signalling)
+            }
             Step::Release { psi } => (ue.release(psi, &mut self.out), signalling),
             Step::Service if paged => (ue.service_request(Service::Paged, &mut self.out), Establishment::Paged),
             Step::Service => (ue.service_request(Service::Data, &mut self.out), Establishment::Data),
@@ -155,7 +159,7 @@ impl Worker<'_> {
                 return self.timers.set(asleep, owner, slot.sequence, Kind::Pause);
             }
             Step::LoseTunnel => return self.lose_tunnel(owner),
-            Step::SecondaryNode | Step::DropSession { .. } | Step::TransferConfiguration => {
+            Step::SecondaryNode | Step::DropSession { .. } | Step::TransferConfiguration | Step::ReportCapability => {
                 return self.change(owner, step);
             }
             Step::Reset => return self.reset_connection(owner),
@@ -176,6 +180,8 @@ impl Worker<'_> {
             | Step::AwaitRestart
             | Step::AwaitUpdate
             | Step::AwaitKeys
+            | Step::AwaitCapability
+            | Step::AwaitLocation
             | Step::Repeat { .. } => return,
         };
         self.commanded(owner, commanded, cause);
@@ -283,6 +289,9 @@ impl Worker<'_> {
                 if !matches!(step, Some(Step::Faulty(_))) {
                     self.fail(owner, "authentication rejected".into());
                 }
+            }
+            Event::SessionRejected { cause, .. } if step.is_some_and(|step| step.expects(cause)) => {
+                slot.flags |= flag::REJECTED;
             }
             Event::SessionRejected { cause, .. } => self.fail(owner, format!("PDU session rejected: {cause}")),
             // TS 24.501 5.6.1.5: the UE stays registered and waits.
@@ -448,7 +457,10 @@ impl Worker<'_> {
     pub(super) fn on_timeout(&mut self, owner: u32) {
         let what = match self.step(owner) {
             Some(Step::Register(_) | Step::RegisterWith(_) | Step::Faulty(_)) => "registration",
-            Some(Step::Establish { .. }) => "PDU session establishment",
+            Some(Step::Establish { .. } | Step::EstablishAs { .. }) => "PDU session establishment",
+            Some(Step::Refused { .. }) => "refusal of the PDU session",
+            Some(Step::AwaitCapability) => "return of the radio capability",
+            Some(Step::AwaitLocation) => "request for location reports",
             Some(Step::Release { .. }) => "PDU session release",
             Some(Step::Service | Step::Connect) => "service request",
             Some(Step::Deregister | Step::SwitchOff | Step::Leave) => "deregistration",
@@ -491,7 +503,8 @@ impl Worker<'_> {
                 slot.has(flag::REGISTERED) && slot.ue.is_registered(Registration::Fresh, tunnels)
             }
             Some(Step::Faulty(_)) => slot.has(flag::FAULTED) && slot.has(flag::REGISTERED | flag::REJECTED),
-            Some(Step::Establish { psi, .. }) => slot.ue.is_established(psi, tunnels),
+            Some(Step::Establish { psi, .. } | Step::EstablishAs { psi, .. }) => slot.ue.is_established(psi, tunnels),
+            Some(Step::Refused { .. }) => slot.has(flag::REJECTED),
             Some(Step::Release { psi } | Step::DropSession { psi }) => slot.ue.is_released(psi, tunnels),
             Some(Step::Service) => slot.has(flag::SERVED) && slot.ue.has_tunnels(tunnels),
             Some(Step::Connect) => {
@@ -502,7 +515,9 @@ impl Worker<'_> {
                 slot.ran.is_none() && slot.ue.mm() == MmState::Deregistered
             }
             Some(Step::Rest | Step::Pause | Step::Dwell | Step::Breathe | Step::Sleep) => slot.has(flag::PAUSED),
-            Some(Step::RequestSaving(_)) => true,
+            Some(Step::RequestSaving(_) | Step::ReportCapability) => true,
+            Some(Step::AwaitCapability) => slot.has(flag::CAPABLE),
+            Some(Step::AwaitLocation) => slot.has(flag::LOCATED),
             Some(Step::AwaitPage) => slot.has(flag::PAGED),
             Some(Step::AwaitDetach) => slot.has(flag::DEREGISTERED) && slot.ran.is_none(),
             Some(Step::AwaitRestart) => slot.has(flag::LOST),
@@ -554,7 +569,9 @@ impl Worker<'_> {
     /// Records the duration of the completed step and moves to the next one.
     fn complete(&mut self, owner: u32) {
         match self.step(owner) {
-            Some(Step::Register(Registration::Periodic)) => self.record(owner, Procedure::PeriodicUpdate),
+            Some(Step::Register(Registration::Periodic | Registration::PeriodicFollowOn)) => {
+                self.record(owner, Procedure::PeriodicUpdate);
+            }
             Some(Step::Register(Registration::Mobility)) => self.record(owner, Procedure::MobilityUpdate),
             Some(Step::ChangeRat) => {
                 self.n3.counts.moves.idle += 1;

@@ -4,7 +4,7 @@
 use super::request::global_id;
 use super::resource::address_of;
 use super::{Event, Gnb, Inbox, Outbox, encode_by};
-use crate::ran::{Fault, SendError, Violation};
+use crate::ran::{Fault, SendError, Violation, radio_capability};
 use vireo_types::{RanNodeId, RanUeNgapId, Tai, Teid};
 use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, extract_ngap_ies};
@@ -83,6 +83,48 @@ impl Gnb {
             PDUSessionResourceReleasedListNot(PDUSessionResourceReleasedListNot(vec![item])),
         );
         Ok(encode_by(out, self.way(ran), message)?)
+    }
+
+    /// Sends UE RADIO CAPABILITY INFO INDICATION with [`radio_capability`].
+    pub fn report_capability(&self, ran: RanUeNgapId, out: &mut Outbox) -> Result<(), SendError> {
+        let amf = self.amf_id(ran).ok_or(SendError::NoConnection)?;
+        let owner = self.owner(ran).ok_or(SendError::NoConnection)?;
+        let message = build_ngap!(
+            InitiatingMessage,
+            UERadioCapabilityInfoIndication,
+            UERadioCapabilityInfoIndication,
+            AMF_UE_NGAP_ID(amf),
+            RAN_UE_NGAP_ID(ran.0),
+            UERadioCapability(radio_capability(owner)),
+        );
+        Ok(encode_by(out, self.way(ran), message)?)
+    }
+
+    /// Handles LOCATION REPORTING CONTROL: reports the cell of the UE (TS 38.413 8.12.1, 8.12.3).
+    pub(super) fn location_requested(
+        &mut self,
+        pdu: &NGAPPDU<'_>,
+        inbox: &mut Inbox,
+        out: &mut Outbox,
+    ) -> Result<(), Fault> {
+        extract_ngap_ies!(pdu, LocationReportingControl,
+            req amf: u64 = AMF_UE_NGAP_ID(id),
+            req ran: u32 = RAN_UE_NGAP_ID(id),
+            req kind: LocationReportingRequestType = LocationReportingRequestType(kind) => kind,
+        );
+        let (ran, owner) = self.identify(amf, ran)?;
+        let report = build_ngap!(
+            InitiatingMessage,
+            LocationReport,
+            LocationReport,
+            AMF_UE_NGAP_ID(amf),
+            RAN_UE_NGAP_ID(ran.0),
+            UserLocationInformation(self.location()?),
+            LocationReportingRequestType(kind),
+        );
+        encode_by(out, self.way(ran), report)?;
+        inbox.events.push(Event::LocationRequested { owner });
+        Ok(())
     }
 
     /// Sends UPLINK RAN CONFIGURATION TRANSFER: requests the Xn addresses of another node.

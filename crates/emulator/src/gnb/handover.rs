@@ -5,7 +5,7 @@
 
 use super::request::{global_id, ng_enb_id};
 use super::resource::{SetupTransfer, address_of, end_of, read_setup};
-use super::{Event, Gnb, HandoverContext, Inbox, Outbox, PduRoute, Tunnel, downlink_teid, encode_by};
+use super::{Event, Gnb, HandoverContext, Inbox, Outbox, PduRoute, Tunnel, UpProtection, downlink_teid, encode_by};
 use crate::ran::{Fault, ForwardingEnd, HandoverOrder, SendError, SourceContainer, Violation};
 use crate::ran::{forwarding_teid, source_container};
 use vireo_types::{EnbId, RanNodeId, RanUeNgapId, Tai};
@@ -97,12 +97,17 @@ impl Gnb {
             req list: PDUSessionResourceSwitchedList = PDUSessionResourceSwitchedList(list) => list,
         );
         let (ran, owner) = self.identify(amf, ran)?;
+        let protection = self.protection;
         if let Some(connection) = self.connection_mut(ran) {
             connection.tunnels.retain(|tunnel| list.0.iter().any(|item| item.pdu_session_id.0 == tunnel.psi));
             for item in &list.0 {
                 // The UPF end may differ from the one that the source knew (9.3.4.9).
                 let transfer: PathSwitchRequestAcknowledgeTransfer<'_> =
                     decode_open_type(&item.path_switch_request_acknowledge_transfer)?;
+                // The policy is that of the core, not of the source (TS 33.501 6.6.1).
+                if protection.is_some_and(|policy| !policy.fits(transfer.security_indication.as_ref())) {
+                    return Err(Fault::Peer(Violation::Undecodable));
+                }
                 let end = transfer.ul_ngu_up_tnl_information.as_ref().and_then(end_of);
                 let tunnel = connection.tunnels.iter_mut().find(|tunnel| tunnel.psi == item.pdu_session_id.0);
                 if let (Some(tunnel), Some(end)) = (tunnel, end) {
@@ -228,7 +233,10 @@ impl Gnb {
         for item in &list.0 {
             let psi = item.pdu_session_id.0;
             let transfer = read_setup(&item.handover_request_transfer).ok_or_else(undecodable)?;
-            let SetupTransfer { upf, uplink, flows } = transfer;
+            let SetupTransfer { upf, uplink, flows, security } = transfer;
+            if !self.has_protection(security.as_ref()) {
+                return Err(undecodable());
+            }
             if self.refuses_session == Some(psi) {
                 let cause = Cause::radioNetwork(CauseRadioNetwork::no_radio_resources_available_in_target_cell);
                 let transfer =
@@ -245,7 +253,8 @@ impl Gnb {
             let information = tunnel_information(self.config.n3, downlink);
             let end = Some(tunnel_information(self.config.n3, forwarding_teid(downlink)));
             let more = self.accepts_uplink.then(|| self.uplink_end(downlink)).transpose()?;
-            let transfer = HandoverRequestAcknowledgeTransfer::new(information, end, None, flows, None, None, more);
+            let result = self.protection.and_then(UpProtection::result);
+            let transfer = HandoverRequestAcknowledgeTransfer::new(information, end, result, flows, None, None, more);
             let transfer = encode_open_type(&transfer)?;
             admitted.push(PDUSessionResourceAdmittedItem::new(item.pdu_session_id, transfer, None));
             tunnels.push(Tunnel { psi, qfi: Some(qfi), upf, uplink, downlink });
@@ -402,6 +411,11 @@ impl Gnb {
         let mut container = says.to_vec();
         container.resize(says.len().max(self.container_octets), 0);
         container
+    }
+
+    /// Sets whether PDU SESSION RESOURCE MODIFY REQUESTs are refused.
+    pub fn refuse_modification(&mut self, refuse: bool) {
+        self.refuses_modification = refuse;
     }
 
     /// Sets the session that HANDOVER REQUEST ACKNOWLEDGE reports as failed.

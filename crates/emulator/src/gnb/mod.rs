@@ -7,11 +7,13 @@
 mod association;
 mod changes;
 mod handover;
+mod protection;
 mod receive;
 mod request;
 mod resource;
 
 pub use association::MOST_ASSOCIATIONS;
+pub use protection::UpProtection;
 
 pub use crate::ran::HandoverContext;
 pub use crate::ran::InterfaceState as NgState;
@@ -62,6 +64,10 @@ pub struct Gnb {
     refuses_handover: bool,
     /// Session that the gNB refuses in a HANDOVER REQUEST.
     refuses_session: Option<u8>,
+    /// True if the gNB modifies no session.
+    refuses_modification: bool,
+    /// UP security policy that each session must have.
+    protection: Option<UpProtection>,
     /// True if the gNB accepts forwarded uplink packets in a HANDOVER REQUEST.
     accepts_uplink: bool,
     container_octets: usize,
@@ -81,6 +87,8 @@ impl Gnb {
             connections: Connections::default(),
             refuses_handover: false,
             refuses_session: None,
+            refuses_modification: false,
+            protection: None,
             accepts_uplink: false,
             container_octets: 0,
             found: None,
@@ -169,6 +177,16 @@ impl Gnb {
             return Ok(());
         }
         self.request_release(ran, Cause::radioNetwork(CauseRadioNetwork::radio_connection_with_ue_lost), out)
+    }
+
+    /// Expects this policy of each session.
+    pub fn expect_protection(&mut self, protection: Option<UpProtection>) {
+        self.protection = protection;
+    }
+
+    /// Returns true if the Security Indication of a session has the expected policy.
+    pub(super) fn has_protection(&self, indication: Option<&vireo_wire::ngap::SecurityIndication>) -> bool {
+        self.protection.is_none_or(|protection| protection.fits(indication))
     }
 
     /// Removes a connection. Returns its owner.

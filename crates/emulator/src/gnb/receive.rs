@@ -52,6 +52,7 @@ impl Gnb {
             Kind::Successful_PDUSessionResourceModifyIndication => self.modification_confirmed(&pdu, inbox),
             Kind::Initiating_DownlinkRANConfigurationTransfer => self.configuration_transfer(&pdu, inbox, out),
             Kind::Initiating_UEContextModification => self.context_modification(&pdu, inbox, out),
+            Kind::Initiating_LocationReportingControl => self.location_requested(&pdu, inbox, out),
             Kind::Successful_PathSwitchRequest => self.path_switched(&pdu, inbox),
             Kind::Unsuccessful_PathSwitchRequest => self.path_switch_failed(&pdu, inbox),
             Kind::Initiating_HandoverResourceAllocation => self.handover_request(&pdu, inbox, out),
@@ -157,7 +158,15 @@ impl Gnb {
             }
             _ => return Err(Fault::Peer(Violation::Undecodable)),
         };
-        let (ran, owner) = self.identify(amf, ran.0)?;
+        let (ran, owner) = match self.identify(amf, ran.0) {
+            Err(Fault::Peer(Violation::UnknownUe)) if self.connections.is_released(amf, ran) => {
+                // Not a last message (TS 38.413 10.6): it is answered, and is no violation.
+                let cause = Some(Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID));
+                let (core_id, ran_id) = (Some(amf), Some(ran.0));
+                return Ok(self.indicate_error(ErrorReport { core_id, ran_id, cause, diagnostics: false }, out)?);
+            }
+            identified => identified?,
+        };
         let way = self.way(ran);
         let sessions =
             self.tunnels(ran).iter().map(|t| PDUSessionResourceItemCxtRelCpl::new(PDUSessionID(t.psi), None));
@@ -181,7 +190,7 @@ impl Gnb {
             )
         };
         encode_by(out, way, answer)?;
-        self.remove(ran);
+        self.connections.release(amf, ran);
         inbox.events.push(Event::Released { owner, cause: cause.clone() });
         Ok(())
     }

@@ -1,8 +1,7 @@
 //! PDU session resources and the initial context (TS 38.413 8.2, 8.3.1).
 
-use super::{Event, Gnb, Inbox, Outbox, Tunnel, encode_by};
-use crate::ran::read_address;
-use crate::ran::{Fault, Violation};
+use super::{Event, Gnb, Inbox, Outbox, Tunnel, UpProtection, encode_by};
+use crate::ran::{Fault, Violation, is_reported_capability, read_address};
 use std::net::IpAddr;
 use vireo_types::{RanUeNgapId, Teid};
 use vireo_wire::ngap::*;
@@ -22,6 +21,15 @@ struct SessionResponses {
     failed: Vec<(u8, Vec<u8>)>,
 }
 
+impl SessionResponses {
+    /// Returns a test for sessions that are set up. The UE gets no NAS message of another one (TS
+    /// 38.413 8.2.1.2).
+    fn success(&self) -> impl Fn(u8) -> bool + use<> {
+        let up: Vec<u8> = self.up.iter().map(|(psi, _)| *psi).collect();
+        move |psi| up.contains(&psi)
+    }
+}
+
 impl Gnb {
     pub(super) fn initial_context_setup(
         &mut self,
@@ -34,22 +42,26 @@ impl Gnb {
             req ran: u32 = RAN_UE_NGAP_ID(id),
             req key: SecurityKey = SecurityKey(key) => key,
             opt nas: NASPDU = NAS_PDU(nas) => nas,
+            opt radio: UERadioCapability = UERadioCapability(radio) => radio,
             opt list: PDUSessionResourceSetupListCxtReq = PDUSessionResourceSetupListCxtReq(list) => list,
         );
         let (ran, owner) = self.identify(amf, ran)?;
         let key = <[u8; 32]>::try_from(key.0.as_octets()).map_err(|_| Fault::Peer(Violation::Undecodable))?;
         inbox.events.push(Event::ContextSetup { owner, key });
+        let is_returned = radio.is_some_and(|radio| is_reported_capability(owner, radio.0.as_slice()));
+        inbox.events.extend(is_returned.then_some(Event::CapabilityReturned { owner }));
         let list = list.map(|list| list.0).unwrap_or_default();
         let mut answers = SessionResponses::default();
         for item in &list {
             let transfer: &[u8] = &item.pdu_session_resource_setup_request_transfer;
             self.add_tunnel(ran, owner, item.pdu_session_id.0, transfer, &mut answers, inbox);
         }
+        let is_up = answers.success();
         self.answer_context(amf, ran, answers, out)?;
         if let Some(nas) = nas {
             inbox.deliver(owner, &nas.0);
         }
-        for nas in list.iter().filter_map(|item| item.nas_pdu.as_ref()) {
+        for nas in list.iter().filter(|item| is_up(item.pdu_session_id.0)).filter_map(|item| item.nas_pdu.as_ref()) {
             inbox.deliver(owner, &nas.0);
         }
         Ok(())
@@ -129,6 +141,7 @@ impl Gnb {
         for session in &asked {
             self.add_tunnel(ran, owner, session.psi, session.transfer, &mut answers, inbox);
         }
+        let is_up = answers.success();
         let up = answers.up.into_iter();
         let up = up.map(|(psi, t)| PDUSessionResourceSetupItemSURes::new(PDUSessionID(psi), t.into(), None));
         let up = PDUSessionResourceSetupListSURes(up.collect());
@@ -164,7 +177,8 @@ impl Gnb {
             ),
         };
         encode_by(out, self.way(ran), answer)?;
-        for nas in nas.iter().chain(asked.iter().filter_map(|session| session.nas.as_ref())) {
+        let of_sessions = asked.iter().filter(|session| is_up(session.psi)).filter_map(|session| session.nas.as_ref());
+        for nas in nas.iter().chain(of_sessions) {
             inbox.deliver(owner, &nas.0);
         }
         Ok(())
@@ -183,10 +197,17 @@ impl Gnb {
     ) {
         let n3 = self.config.n3;
         let downlink = self.teid(ran, owner, psi);
+        let protection = self.protection;
+        let set_up = read_setup(transfer).filter(|transfer| self.has_protection(transfer.security.as_ref()));
+        if set_up.is_some() && protection == Some(UpProtection::Impossible) {
+            let cause = Cause::radioNetwork(CauseRadioNetwork::up_integrity_protection_not_possible);
+            let failure = encode_open_type(&PDUSessionResourceSetupUnsuccessfulTransfer::new(cause, None, None));
+            return answers.failed.extend(failure.ok().map(|failure| (psi, failure.to_vec())));
+        }
         let Some(connection) = self.connection_mut(ran) else { return };
-        let set_up = read_setup(transfer).and_then(|SetupTransfer { upf, uplink, flows }| {
+        let set_up = set_up.and_then(|SetupTransfer { upf, uplink, flows, security: _ }| {
             let qfi = *flows.first()?;
-            let answer = setup_response(n3, downlink, &flows)?;
+            let answer = setup_response((n3, downlink), &flows, protection.and_then(UpProtection::result))?;
             Some((Tunnel { psi, qfi: Some(qfi), upf, uplink, downlink }, answer))
         });
         match set_up {
@@ -256,11 +277,16 @@ impl Gnb {
             req list: PDUSessionResourceModifyListModReq = PDUSessionResourceModifyListModReq(list) => list,
         );
         let (ran, owner) = self.identify(amf, ran)?;
-        let (mut modified, mut failed) = (Vec::new(), Vec::new());
+        let (mut modified, mut failed, mut nas) = (Vec::new(), Vec::new(), Vec::new());
         for item in &list.0 {
             let (psi, transfer) = (item.pdu_session_id, &item.pdu_session_resource_modify_request_transfer);
-            match self.modify(ran, psi.0, transfer) {
+            let result = match self.refuses_modification {
+                true => Err(Cause::radioNetwork(CauseRadioNetwork::radio_resources_not_available)),
+                false => self.modify(ran, psi.0, transfer),
+            };
+            match result {
                 Ok(Modified { tunnel, flows }) => {
+                    nas.extend(item.nas_pdu.as_ref());
                     let flow = |qfi| QosFlowAddOrModifyResponseItem::new(QosFlowIdentifier(qfi), None);
                     let flows = (!flows.is_empty())
                         .then(|| QosFlowAddOrModifyResponseList(flows.into_iter().map(flow).collect()));
@@ -293,7 +319,8 @@ impl Gnb {
         let message = PDUSessionResourceModifyResponse::new(ProtocolIEContainer(ies));
         let answer = NGAP_PDU::of_message(&message, PDUSessionResourceModifyResponse::CRITICALITY);
         encode_by(out, self.way(ran), answer)?;
-        for nas in list.0.iter().filter_map(|item| item.nas_pdu.as_ref()) {
+        // The UE gets no message of a session that is not modified.
+        for nas in nas {
             inbox.deliver(owner, &nas.0);
         }
         Ok(())
@@ -345,6 +372,7 @@ pub(super) struct SetupTransfer {
     pub(super) uplink: Teid,
     /// QFIs of the QoS flows.
     pub(super) flows: Vec<u8>,
+    pub(super) security: Option<SecurityIndication>,
 }
 
 /// Decodes a PDU Session Resource Setup Request Transfer; `None` if it is malformed.
@@ -354,7 +382,8 @@ pub(super) fn read_setup(transfer: &[u8]) -> Option<SetupTransfer> {
     let (upf, uplink) = end_of(&tunnel)?;
     let flows = transfer.ie::<ie::QosFlowSetupRequestList>()?.ok()?;
     let flows = flows.0.iter().filter_map(|flow| u8::try_from(flow.qos_flow_identifier.0).ok()).collect();
-    Some(SetupTransfer { upf, uplink, flows })
+    let security = transfer.ie::<ie::SecurityIndication>().transpose().ok()?;
+    Some(SetupTransfer { upf, uplink, flows, security })
 }
 
 /// Returns the address and TEID of a tunnel end.
@@ -365,13 +394,13 @@ pub(super) fn end_of(end: &UPTransportLayerInformation<'_>) -> Option<(IpAddr, T
 }
 
 /// Encodes a PDU Session Resource Setup Response Transfer with all flows in one tunnel.
-fn setup_response(n3: IpAddr, teid: Teid, flows: &[u8]) -> Option<Vec<u8>> {
+fn setup_response((n3, teid): (IpAddr, Teid), flows: &[u8], security: Option<SecurityResult>) -> Option<Vec<u8>> {
     let tunnel = GTPTunnel::new(address_of(n3), GTPTEID(teid.0.to_be_bytes()), None);
     let flows =
         flows.iter().map(|qfi| AssociatedQosFlowItem::new(QosFlowIdentifier(u64::from(*qfi)), None, None)).collect();
     let tunnel = UPTransportLayerInformation::gTPTunnel(tunnel);
     let flows = QosFlowPerTNLInformation::new(tunnel, AssociatedQosFlowList(flows), None);
-    let transfer = PDUSessionResourceSetupResponseTransfer::new(flows, None, None, None, None);
+    let transfer = PDUSessionResourceSetupResponseTransfer::new(flows, None, security, None, None);
     encode_open_type(&transfer).ok().map(|octets| octets.to_vec())
 }
 

@@ -4,7 +4,7 @@ use super::{ConnectionId, NOBODY, Tunnel};
 use std::collections::VecDeque;
 use vireo_types::RanUeNgapId;
 
-/// Number of remembered ended connections that had been abandoned.
+/// Number of remembered ended connections of each kind.
 const ENDED: usize = 4096;
 
 const FREE: u32 = u32::MAX;
@@ -47,6 +47,8 @@ pub(crate) struct Connections {
     /// Ended connections that had been abandoned, oldest first. Messages that cross their end are
     /// no violation of the core.
     ended: VecDeque<ConnectionId>,
+    /// Ended connections that the core has released, with its identifier, oldest first.
+    released: VecDeque<(ConnectionId, u64)>,
 }
 
 impl Connections {
@@ -59,6 +61,7 @@ impl Connections {
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
         self.free.clear();
+        self.released.clear();
     }
 
     pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
@@ -141,6 +144,23 @@ impl Connections {
         }
         self.free.push(id.0 >> 8);
         Some(owner)
+    }
+
+    /// Removes a connection that the core releases. Returns its owner.
+    pub(crate) fn release(&mut self, core_id: u64, id: ConnectionId) -> Option<u32> {
+        let owner = self.remove(id)?;
+        if self.released.len() >= ENDED {
+            self.released.pop_front();
+        }
+        self.released.push_back((id, core_id));
+        Some(owner)
+    }
+
+    /// Returns true if the core has released this connection. It may release it once more: a core
+    /// without the connection answers each late message about it by a release, and two messages may
+    /// cross the first one.
+    pub(crate) fn is_released(&self, core_id: u64, id: ConnectionId) -> bool {
+        self.released.contains(&(id, core_id))
     }
 
     /// Abandons these connections of an association, or all.

@@ -73,6 +73,14 @@ pub enum Event<C> {
     },
     /// DOWNLINK RAN CONFIGURATION TRANSFER with the answer of another node.
     ConfigurationReceived,
+    /// The core has returned the UE radio capability that the node had reported.
+    CapabilityReturned {
+        owner: u32,
+    },
+    /// LOCATION REPORTING CONTROL, which the node has answered by LOCATION REPORT.
+    LocationRequested {
+        owner: u32,
+    },
     /// PATH SWITCH REQUEST FAILURE: this node loses the UE.
     PathSwitchFailed {
         owner: u32,
@@ -151,6 +159,8 @@ impl<C> Event<C> {
             Event::PathSwitchFailed { owner } => Event::PathSwitchFailed { owner },
             Event::ModificationConfirmed { owner, failed } => Event::ModificationConfirmed { owner, failed },
             Event::ConfigurationReceived => Event::ConfigurationReceived,
+            Event::CapabilityReturned { owner } => Event::CapabilityReturned { owner },
+            Event::LocationRequested { owner } => Event::LocationRequested { owner },
             Event::HandoverPrepared { owner, source, target, key, chaining, mapped } => {
                 Event::HandoverPrepared { owner, source, target, key, chaining, mapped }
             }
@@ -186,6 +196,8 @@ impl<C> Event<C> {
             | Event::Released { owner, .. }
             | Event::PathSwitched { owner, .. }
             | Event::PathSwitchFailed { owner }
+            | Event::CapabilityReturned { owner }
+            | Event::LocationRequested { owner }
             | Event::ModificationConfirmed { owner, .. }
             | Event::HandoverPrepared { owner, .. }
             | Event::HandoverCommand { owner, .. }

@@ -79,6 +79,18 @@ pub(crate) fn source_container(owner: u32, source: ConnectionId, refused: bool) 
     octets
 }
 
+/// Returns the UE radio capability that a node reports of a UE: the largest that a core stores,
+/// other octets for each UE.
+pub(crate) fn radio_capability(owner: u32) -> Vec<u8> {
+    let octet = |n: u32| (n ^ n >> 8 ^ owner) as u8;
+    (0..vireo_types::limits::UE_CAPABILITY_OCTETS as u32).map(octet).collect()
+}
+
+/// Returns true if this is the capability of [`radio_capability`].
+pub(crate) fn is_reported_capability(owner: u32, octets: &[u8]) -> bool {
+    octets.len() == vireo_types::limits::UE_CAPABILITY_OCTETS && octets == radio_capability(owner)
+}
+
 /// Association and stream of a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PduRoute {

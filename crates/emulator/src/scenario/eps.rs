@@ -2,7 +2,7 @@
 
 use super::{FRESH, Mode, STORM, Scenario, Scheme, Step, abuse, steps};
 use crate::negative::Case;
-use crate::ue::{Fault, PowerSaving, Registration};
+use crate::ue::{Cause, Fault, PowerSaving, Registration, SessionVariant};
 use vireo_types::PduSessionType;
 
 /// Scenarios of 5G without a counterpart, with the reasons.
@@ -12,6 +12,19 @@ pub(super) static ABSENT: &[(&str, &str)] = &[
     ("ng-enb", "an ng-eNB is a node of 5GS"),
     ("emergency", "the LTE UEs of a run attach for all services"),
     ("configuration", "the eNBs of a run do not request it"),
+    ("follow-on", "a TAU has the active flag instead, as in mobility"),
+    ("resync-refused", "the UEs of a run do so in 5G only"),
+    ("always-on", "a default bearer always has its radio bearer"),
+    ("static-address", "the UEs of a run do so in 5G only"),
+    ("repeated-request", "the UEs of a run do so in 5G only"),
+    ("replaced-session", "the network assigns the EPS bearer identity"),
+    ("unknown-slice", "EPS has no slices"),
+    ("ssc-modes", "EPS has no SSC modes"),
+    ("session-types", "the UEs of a run do so in 5G only"),
+    ("up-required", "an E-RAB has no UP security policy"),
+    ("up-preferred", "as up-required"),
+    ("up-not-needed", "as up-required"),
+    ("up-impossible", "as up-required"),
     ("secondary-node", "the eNBs of a run have no secondary node"),
     ("dropped-session", "the eNBs of a run release no E-RAB by themselves"),
 ];
@@ -419,6 +432,52 @@ pub(super) static ALL: &[Scenario] = &[
         "wrong-mac",
         "attach with a known GUTI under a wrong MAC: the network authenticates the UE",
         &[FRESH, Step::Deregister, Step::Faulty(Fault::WrongMac), Step::Deregister],
+    ),
+    steps(
+        "radio-capability",
+        "the eNB reports 64 KiB of radio capability, and gets them back with each context of the UE",
+        &[
+            FRESH,
+            Step::ReportCapability,
+            Step::Idle,
+            Step::Rest,
+            Step::Service,
+            Step::AwaitCapability,
+            Step::Traffic,
+            Step::Idle,
+            Step::Service,
+            Step::AwaitCapability,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "unknown-dnn",
+        "a PDN connection of an unknown APN is refused; the first one stays",
+        &[
+            FRESH,
+            Step::Refused { psi: 2, variant: SessionVariant::UnknownDataNetwork, cause: Cause::Esm(27) },
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "location-reports",
+        "the core requests location reports of each node of a UE (core.location-reports)",
+        &[
+            FRESH,
+            Step::AwaitLocation,
+            Step::Traffic,
+            Step::XnHandover,
+            Step::AwaitLocation,
+            Step::Traffic,
+            Step::N2Handover,
+            Step::AwaitLocation,
+            Step::Traffic,
+            Step::Idle,
+            Step::Service,
+            Step::AwaitLocation,
+            Step::Deregister,
+        ],
     ),
     abuse("s1-reset", "ENB CONFIGURATION UPDATE, RESET of one UE and of all; the UEs come back", Case::Node),
     abuse("ng-reset", "as s1-reset", Case::Node),

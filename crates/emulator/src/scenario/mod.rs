@@ -1,11 +1,13 @@
 //! Scenarios: the steps of each UE of a run and their expected results.
 
 mod eps;
+mod nr;
 mod security;
 
+use crate::gnb::UpProtection;
 use crate::negative::Case;
 use crate::rat::Rats;
-use crate::ue::{Fault, PowerSaving, Registration};
+use crate::ue::{Cause, Fault, PowerSaving, Registration, SessionVariant};
 use vireo_types::PduSessionType;
 
 /// One step of a UE.
@@ -21,6 +23,10 @@ pub enum Step {
     /// Establishes PDU session `psi` of this type, or of the run's type. In EPS it is a further PDN
     /// connection; the attach has established the first one.
     Establish { psi: u8, kind: Option<PduSessionType> },
+    /// Establishes PDU session `psi` in this way.
+    EstablishAs { psi: u8, variant: SessionVariant },
+    /// Requests PDU session `psi` in this way, which the core refuses with this cause.
+    Refused { psi: u8, variant: SessionVariant, cause: Cause },
     /// Releases PDU session `psi`, or disconnects the PDN connection.
     Release { psi: u8 },
     /// Sends echoes on every active session; each must be answered.
@@ -47,6 +53,12 @@ pub enum Step {
     SecondaryNode,
     /// Makes the gNB release session `psi`, which the core then releases at the UE.
     DropSession { psi: u8 },
+    /// Makes the node report the radio capability of the UE: 64 KiB.
+    ReportCapability,
+    /// Waits until the core has returned that capability since the last service request.
+    AwaitCapability,
+    /// Waits until the core has requested location reports of the node at which the UE has arrived.
+    AwaitLocation,
     /// Makes the gNB request the Xn addresses of another gNB, which answers; both by the core.
     TransferConfiguration,
     /// Connects by service request unless the UE is connected.
@@ -114,6 +126,11 @@ pub enum Step {
 }
 
 impl Step {
+    /// Returns true if the core is to refuse a session with this cause.
+    pub(crate) fn expects(self, refusal: Cause) -> bool {
+        matches!(self, Step::Refused { cause, .. } if cause == refusal)
+    }
+
     /// Returns true if the step needs a second node.
     fn moves(&self) -> bool {
         use Step::*;
@@ -180,6 +197,11 @@ impl Scenario {
         self.name == NG_ENB
     }
 
+    /// Returns the UP security policy that its sessions have.
+    pub(crate) fn protection(&self) -> Option<UpProtection> {
+        PROTECTIONS.iter().find(|(name, _)| *name == self.name).map(|(_, protection)| *protection)
+    }
+
     /// Returns true if its UEs move between gNBs.
     pub fn moves(&self) -> bool {
         self.steps().iter().any(Step::moves)
@@ -192,19 +214,19 @@ impl Scenario {
 
     /// Returns the 5G scenario of this name.
     pub fn find(name: &str) -> Option<&'static Scenario> {
-        ALL.iter().find(|scenario| scenario.name == name)
+        nr::ALL.iter().find(|scenario| scenario.name == name)
     }
 
     /// Returns the scenarios that exist for these technologies.
     pub fn all_for(rats: Rats) -> Box<dyn Iterator<Item = &'static Scenario>> {
         match rats {
-            Rats::Nr => Box::new(ALL.iter()),
+            Rats::Nr => Box::new(nr::ALL.iter()),
             Rats::Eps => Box::new(eps::ALL.iter()),
             Rats::Both => {
                 // A campaign and negative cases have one dialect.
                 let has_steps = |scenario: &&Scenario| matches!(scenario.mode, Mode::Steps(_) | Mode::Chaos);
                 let exists = |scenario: &&Scenario| Scenario::find_for(Rats::Eps, scenario.name).is_some();
-                Box::new(ALL.iter().filter(has_steps).filter(exists).chain(&MOVES))
+                Box::new(nr::ALL.iter().filter(has_steps).filter(exists).chain(&MOVES))
             }
         }
     }
@@ -226,6 +248,14 @@ impl Scenario {
 /// Scenario whose nodes are gNBs and ng-eNBs in turn.
 const NG_ENB: &str = "ng-enb";
 
+/// Scenarios whose gNBs expect a UP security policy.
+const PROTECTIONS: [(&str, UpProtection); 4] = [
+    ("up-required", UpProtection::Required),
+    ("up-preferred", UpProtection::Preferred),
+    ("up-not-needed", UpProtection::NotNeeded),
+    ("up-impossible", UpProtection::Impossible),
+];
+
 const FRESH: Step = Step::Register(Registration::Fresh);
 const IPV4_OR_RUN: Step = Step::Establish { psi: 1, kind: None };
 const IPV6: Step = Step::Establish { psi: 2, kind: Some(PduSessionType::Ipv6) };
@@ -234,386 +264,9 @@ const fn steps(name: &'static str, about: &'static str, steps: &'static [Step]) 
     Scenario { name, about, mode: Mode::Steps(steps), scheme: Scheme::Any }
 }
 
-/// A sleeping UE gets its packets with its periodic update, which has no pending data of its own.
-const POWER_SAVING: &[Step] = &[
-    Step::RequestSaving(PowerSaving::Mode),
-    FRESH,
-    IPV4_OR_RUN,
-    Step::Traffic,
-    Step::Idle,
-    Step::Sleep,
-    Step::Register(Registration::Periodic),
-    Step::Connect,
-    Step::Traffic,
-    Step::Idle,
-    Step::Sleep,
-    Step::Service,
-    Step::Traffic,
-    Step::Deregister,
-];
-
 /// All UEs of a node come back at once.
 const STORM: &[Step] =
     &[FRESH, IPV4_OR_RUN, Step::Traffic, Step::AwaitRestart, Step::Service, Step::Traffic, Step::Deregister];
-
-/// All scenarios.
-pub static ALL: &[Scenario] = &[
-    steps("register", "registration with the SUCI; the UEs stay registered", &[FRESH]),
-    steps("session", "registration and one PDU session; the UEs stay", &[FRESH, IPV4_OR_RUN]),
-    steps("traffic", "registration, PDU session and echoes", &[FRESH, IPV4_OR_RUN, Step::Traffic]),
-    steps(
-        "full",
-        "registration, session, echoes, idle, service request, echoes, deregistration",
-        &[FRESH, IPV4_OR_RUN, Step::Traffic, Step::Idle, Step::Rest, Step::Service, Step::Traffic, Step::Deregister],
-    ),
-    steps(
-        "pauses",
-        "registration and session, then echoes and a pause again and again (--rounds), deregistration",
-        &[FRESH, IPV4_OR_RUN, Step::Traffic, Step::Rest, Step::Repeat { to: 2 }, Step::Deregister],
-    ),
-    steps(
-        "idle-service",
-        "registration and session, then idle and service request again and again (--rounds)",
-        &[FRESH, IPV4_OR_RUN, Step::Idle, Step::Rest, Step::Service, Step::Repeat { to: 2 }],
-    ),
-    steps(
-        "deregister",
-        "registration and deregistration again and again (--rounds), the last one by switching off",
-        &[FRESH, Step::Deregister, Step::Repeat { to: 0 }, FRESH, Step::SwitchOff],
-    ),
-    steps(
-        "guti",
-        "registration with the 5G-GUTI: known after deregistration, as periodic update, and unknown",
-        &[
-            FRESH,
-            Step::Deregister,
-            Step::Register(Registration::Initial),
-            Step::Idle,
-            Step::Register(Registration::Periodic),
-            // Without a follow-on request the core releases the connection itself.
-            Step::Idle,
-            Step::Deregister,
-            Step::Register(Registration::UnknownGuti),
-            Step::Deregister,
-        ],
-    ),
-    steps(
-        "paging",
-        "an idle UE is paged for a downlink packet and comes back by service request",
-        &[
-            FRESH,
-            IPV4_OR_RUN,
-            Step::Traffic,
-            Step::Idle,
-            Step::AwaitPage,
-            Step::Service,
-            Step::Traffic,
-            Step::Idle,
-            Step::AwaitPage,
-            Step::Service,
-            Step::Traffic,
-            Step::Deregister,
-        ],
-    ),
-    steps(
-        "guti-reallocation",
-        "a UE that has answered a page gets another 5G-GUTI, under which it is paged the next time",
-        &[
-            FRESH,
-            IPV4_OR_RUN,
-            Step::Traffic,
-            Step::Idle,
-            Step::AwaitPage,
-            Step::Service,
-            Step::AwaitUpdate,
-            Step::Idle,
-            Step::AwaitPage,
-            Step::Service,
-            Step::AwaitUpdate,
-            Step::Traffic,
-            Step::Deregister,
-        ],
-    ),
-    steps(
-        "power-saving",
-        "a UE in MICO mode sleeps, also when a packet arrives, and gets it at its update (core.power-saving.psm)",
-        POWER_SAVING,
-    ),
-    steps("key-renewal", security::RENEWAL_ABOUT, security::RENEWAL),
-    steps("emergency", security::EMERGENCY_ABOUT, security::EMERGENCY),
-    steps(
-        "lost-tunnel",
-        "a gNB loses the tunnel of a connected UE, which gets another one; then the UE is paged when it is idle",
-        &[
-            FRESH,
-            IPV4_OR_RUN,
-            Step::Traffic,
-            Step::LoseTunnel,
-            Step::Traffic,
-            Step::LoseTunnel,
-            Step::Traffic,
-            Step::Idle,
-            Step::AwaitPage,
-            Step::Service,
-            Step::Traffic,
-            Step::Deregister,
-        ],
-    ),
-    steps(
-        "periodic",
-        "periodic registration updates between times of rest; the session stays",
-        &[
-            FRESH,
-            IPV4_OR_RUN,
-            Step::Traffic,
-            Step::Idle,
-            Step::Rest,
-            Step::Register(Registration::Periodic),
-            Step::Idle,
-            Step::Rest,
-            Step::Register(Registration::Periodic),
-            Step::Idle,
-            Step::Service,
-            Step::Traffic,
-            Step::Deregister,
-        ],
-    ),
-    steps(
-        "mobility",
-        "an idle UE goes to another gNB and back; each mobility update brings its user plane with it",
-        &[
-            FRESH,
-            IPV4_OR_RUN,
-            Step::Traffic,
-            Step::Idle,
-            Step::Rest,
-            Step::Roam,
-            Step::Register(Registration::Mobility),
-            Step::Traffic,
-            Step::Idle,
-            Step::Rest,
-            Step::Roam,
-            Step::Register(Registration::Mobility),
-            Step::Traffic,
-            Step::Deregister,
-        ],
-    ),
-    steps(
-        "xn-handover",
-        "a connected UE goes to another gNB and back by Xn; echoes come through each gNB's tunnel",
-        &[
-            FRESH,
-            IPV4_OR_RUN,
-            Step::Traffic,
-            Step::XnHandover,
-            Step::Traffic,
-            Step::XnHandover,
-            Step::Traffic,
-            Step::Idle,
-            Step::Rest,
-            Step::Service,
-            Step::Traffic,
-            Step::Deregister,
-        ],
-    ),
-    steps(
-        "n2-handover",
-        "a connected UE goes to another gNB and back by N2; echoes come through each gNB's tunnel",
-        &[
-            FRESH,
-            IPV4_OR_RUN,
-            Step::Traffic,
-            Step::N2Handover,
-            Step::Traffic,
-            Step::N2Handover,
-            Step::Traffic,
-            Step::Idle,
-            Step::Rest,
-            Step::Service,
-            Step::Traffic,
-            Step::Deregister,
-        ],
-    ),
-    steps(
-        NG_ENB,
-        "gNBs and ng-eNBs in turn: Xn and N2 handovers between them, idle, service request, paging",
-        &[
-            FRESH,
-            IPV4_OR_RUN,
-            Step::Traffic,
-            Step::XnHandover,
-            Step::Traffic,
-            Step::N2Handover,
-            Step::Traffic,
-            Step::TransferConfiguration,
-            Step::Idle,
-            Step::AwaitPage,
-            Step::Service,
-            Step::Traffic,
-            Step::Deregister,
-        ],
-    ),
-    steps(
-        "configuration",
-        "gNBs learn each other's Xn addresses by RAN configuration transfer",
-        &[FRESH, Step::TransferConfiguration, Step::TransferConfiguration, Step::Deregister],
-    ),
-    steps(
-        "secondary-node",
-        "the gNB moves the tunnel of a connected UE to a secondary node and back, with echoes at each",
-        &[
-            FRESH,
-            IPV4_OR_RUN,
-            Step::Traffic,
-            Step::SecondaryNode,
-            Step::Traffic,
-            Step::SecondaryNode,
-            Step::Traffic,
-            Step::Idle,
-            Step::Service,
-            Step::Traffic,
-            Step::Deregister,
-        ],
-    ),
-    steps(
-        "dropped-session",
-        "the gNB releases a session, which ends; the UE establishes it again and continues",
-        &[
-            FRESH,
-            IPV4_OR_RUN,
-            Step::Traffic,
-            Step::DropSession { psi: 1 },
-            IPV4_OR_RUN,
-            Step::Traffic,
-            Step::Deregister,
-        ],
-    ),
-    steps(
-        "handover-echoes",
-        "handovers by N2 and Xn (--rounds) while the UE sends an echo every 20 ms; the gNBs forward packets",
-        &[
-            FRESH,
-            IPV4_OR_RUN,
-            Step::Traffic,
-            Step::StartPings,
-            Step::Pause,
-            Step::N2Handover,
-            Step::Pause,
-            Step::N2Handover,
-            Step::Pause,
-            Step::XnHandover,
-            Step::Pause,
-            Step::StopPings,
-            Step::Repeat { to: 3 },
-            Step::Deregister,
-        ],
-    ),
-    steps(
-        "handover-failures",
-        "N2 handovers that the target refuses and that the source cancels; then one that completes",
-        &[
-            FRESH,
-            IPV4_OR_RUN,
-            Step::Traffic,
-            Step::RefusedHandover,
-            Step::Traffic,
-            Step::CancelledHandover,
-            Step::Traffic,
-            Step::N2Handover,
-            Step::Traffic,
-            Step::Deregister,
-        ],
-    ),
-    steps(
-        "ipv6",
-        "an IPv6 session: router advertisement, address autoconfiguration and echoes",
-        &[FRESH, IPV6, Step::Traffic, Step::Release { psi: 2 }, Step::Deregister],
-    ),
-    steps(
-        "multi-session",
-        "three sessions of each type at once, echoes on all, one released, the others kept over idle",
-        &[
-            FRESH,
-            Step::Establish { psi: 1, kind: Some(PduSessionType::Ipv4) },
-            IPV6,
-            Step::Establish { psi: 3, kind: Some(PduSessionType::Ipv4v6) },
-            Step::Traffic,
-            Step::Release { psi: 2 },
-            Step::Idle,
-            Step::Rest,
-            Step::Service,
-            Step::Traffic,
-            Step::Deregister,
-        ],
-    ),
-    steps(
-        "sessions",
-        "registration, then a session established and released again and again (--rounds)",
-        &[FRESH, IPV4_OR_RUN, Step::Release { psi: 1 }, Step::Repeat { to: 1 }],
-    ),
-    Scenario {
-        name: "profile-a",
-        about: "registration and session with a SUCI of Profile A (needs --home-key)",
-        mode: Mode::Steps(&[FRESH, IPV4_OR_RUN]),
-        scheme: Scheme::A,
-    },
-    Scenario {
-        name: "profile-b",
-        about: "registration and session with a SUCI of Profile B (needs --home-key)",
-        mode: Mode::Steps(&[FRESH, IPV4_OR_RUN]),
-        scheme: Scheme::B,
-    },
-    steps(
-        "auth-failures",
-        "MAC failure, wrong RES*, synch failure and ngKSI clash, then a good registration",
-        &[
-            Step::Faulty(Fault::MacFailure),
-            Step::Leave,
-            Step::Faulty(Fault::WrongResponse),
-            Step::Leave,
-            Step::Faulty(Fault::SynchFailure),
-            Step::Leave,
-            Step::Faulty(Fault::KeySetInUse),
-            Step::Leave,
-            FRESH,
-            Step::Deregister,
-        ],
-    ),
-    abuse("ng-reset", "RAN CONFIGURATION UPDATE, NG RESET of one UE and of all; the UEs come back", Case::Node),
-    Scenario {
-        name: "bad-input",
-        about: "every misbehaviour below; each must get its answer and leave another UE served",
-        mode: Mode::AllAbuse,
-        scheme: Scheme::Any,
-    },
-    abuse("bad-random", "random octets as NGAP", Case::Random),
-    abuse("bad-truncated", "NGAP messages cut at every length", Case::Truncated),
-    abuse("bad-ppid", "NGAP under other payload protocol identifiers", Case::Ppid),
-    abuse("bad-stream", "NG SETUP off stream 0 and UE signalling on it", Case::Stream),
-    abuse("bad-procedure", "a procedure code that does not exist, with each criticality", Case::Procedure),
-    abuse("bad-missing-ie", "messages without a mandatory IE", Case::MissingIe),
-    abuse("bad-ue-ids", "UE NGAP IDs of nobody and of others", Case::UeIds),
-    abuse("bad-nas-mac", "NAS with a wrong MAC", Case::NasMac),
-    abuse("bad-replay", "NAS with a COUNT that was used before", Case::Replay),
-    abuse("bad-order", "messages of procedures that nobody started", Case::Order),
-    abuse("bad-nas", "random octets as NAS", Case::NasGarbage),
-    abuse("bad-setup", "NG SETUP of another network or slice, and signalling before it", Case::Setup),
-    abuse("bad-unserved", "requests for services that the core does not have, and requests cut short", Case::Unserved),
-    Scenario {
-        name: "mutate",
-        about: "--count mutated NGAP and NAS messages (--seed) of 3 gNBs, while --ues of another gNB are served",
-        mode: Mode::Mutate,
-        scheme: Scheme::Any,
-    },
-    steps("storm", "the gNBs restart with all UEs connected, which then request service at once", STORM),
-    Scenario {
-        name: "chaos",
-        about: "random procedures (--seed), lost and repeated NAS messages, restarts of nodes; then each UE must get service",
-        mode: Mode::Chaos,
-        scheme: Scheme::Any,
-    },
-    abuse("bad-half-open", "as many registrations as --ues that stop after the first message", Case::HalfOpen),
-];
 
 /// Scenarios of UEs with both technologies.
 static MOVES: [Scenario; 4] = [

@@ -49,6 +49,10 @@ impl Ue {
         match fault {
             Some(Fault::MacFailure) => return self.authentication_failure(GmmCause::MacFailure, None, out),
             Some(Fault::SynchFailure) => self.usim.run_ahead(AHEAD),
+            Some(Fault::RepeatedSynchFailure) => {
+                self.usim.run_ahead(AHEAD);
+                self.fault = fault;
+            }
             _ => {}
         }
         let challenge = Challenge { rand, autn };
@@ -88,7 +92,7 @@ impl Ue {
 
     pub(super) fn authentication_rejected(&mut self, protected: bool, out: &mut UeOutput) {
         self.mm = MmState::Deregistered;
-        self.pending = None;
+        (self.pending, self.fault) = (None, None);
         self.sessions.clear();
         // TS 24.501 5.4.1.3.5: the UE deletes identity and keys; it has refused an unprotected
         // message in secure exchange.

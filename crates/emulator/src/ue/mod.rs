@@ -17,6 +17,8 @@ mod registration;
 pub(crate) use registration::sd_octets;
 pub mod security;
 mod session;
+pub use session::SessionVariant;
+pub(crate) use session::UNKNOWN_DATA_NETWORK;
 
 use crate::usim::{Concealment, SuciFailure};
 use common::Pending;
@@ -98,6 +100,8 @@ pub enum Registration {
     UnknownGuti,
     Mobility,
     Periodic,
+    /// As [`Registration::Periodic`], with a follow-on request (5G only).
+    PeriodicFollowOn,
     /// As [`Registration::Fresh`], without PDN connection (EPS only).
     WithoutPdn,
     /// As [`Registration::Fresh`], with the packets of the UE over NAS (EPS only): the UE prefers
@@ -107,6 +111,13 @@ pub enum Registration {
     Emergency,
 }
 
+impl Registration {
+    /// Returns true if it updates an existing registration.
+    pub(crate) fn is_update(self) -> bool {
+        matches!(self, Registration::Mobility | Registration::Periodic | Registration::PeriodicFollowOn)
+    }
+}
+
 /// Fault of the UE at its next authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -114,6 +125,8 @@ pub enum Fault {
     MacFailure,
     /// The USIM is ahead of the network: synch failure (#21) with a genuine AUTS.
     SynchFailure,
+    /// As [`Fault::SynchFailure`], at every challenge: resynchronisation does not help (5G only).
+    RepeatedSynchFailure,
     /// The UE reports that the ngKSI is in use (#71).
     KeySetInUse,
     /// The UE sends a wrong RES*.
@@ -352,6 +365,12 @@ impl UeOutput {
 pub struct Nr {
     /// EEA and EIA for EPS, from SECURITY MODE COMMAND (TS 24.501 9.11.3.25).
     eps_algorithms: Option<u8>,
+    /// PDU session identity of the last request, if it was for an always-on PDU session.
+    always_on: Option<u8>,
+    /// True if the last request was for a session with the subscriber's static address.
+    has_static_address: bool,
+    /// Address of the UE's sessions with a static address, once it has had one.
+    static_address: Option<Ipv4Addr>,
     from_eps: Option<Box<EpsOrigin>>,
     /// True if the UE has registered for emergency services alone.
     is_emergency: bool,

@@ -46,7 +46,7 @@ impl Ue {
         registration: Registration,
         out: &mut UeOutput,
     ) -> Result<(), CommandError> {
-        let initial = !matches!(registration, Registration::Mobility | Registration::Periodic);
+        let initial = !registration.is_update();
         let fits = if initial { MmState::Deregistered } else { MmState::Registered };
         if self.mm != fits {
             return Err(CommandError::State(self.mm));
@@ -101,7 +101,7 @@ impl Ue {
         let encoding = |e: &dyn std::fmt::Display| CommandError::Encoding(e.to_string());
         let kind = match registration {
             Registration::Mobility => RegistrationType::MobilityRegistrationUpdating,
-            Registration::Periodic => RegistrationType::PeriodicRegistrationUpdating,
+            Registration::Periodic | Registration::PeriodicFollowOn => RegistrationType::PeriodicRegistrationUpdating,
             Registration::Emergency => RegistrationType::EmergencyRegistration,
             _ => RegistrationType::InitialRegistration,
         };
@@ -131,7 +131,7 @@ impl Ue {
             let octets = network_capability(p);
             whole.set_s1_ue_network_capability(NasS1UeNetworkCapability::new(octets));
         }
-        if matches!(registration, Registration::Mobility | Registration::Periodic) {
+        if registration.is_update() {
             whole.set_pdu_session_status(self.session_status()?);
         }
         if registration == Registration::Mobility && !self.secured {

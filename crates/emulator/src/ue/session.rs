@@ -6,12 +6,38 @@ use super::security::header;
 use super::{Address, Cause, CommandError, Event, Profile, Session, SessionState, Ue, UeOutput, Violation};
 use vireo_types::PduSessionType;
 use vireo_wire::nas::{
-    Nas5gsMessage, Nas5gsmMessage, NasDlNasTransport, NasDnn, NasExtendedProtocolConfigurationOptions,
-    NasIntegrityProtectionMaximumDataRate, NasPayloadContainer, NasPayloadContainerType,
-    NasPduSessionEstablishmentAccept, NasPduSessionEstablishmentRequest, NasPduSessionIdentity2, NasPduSessionType,
-    NasRequestType, NasSNssai, NasSscMode, NasUlNasTransport, PayloadContainerKind, PduSessionTypeValue,
-    RequestTypeValue, SscModeValue,
+    Nas5gsMessage, Nas5gsmMessage, NasAlwaysOnPduSessionRequested, NasDlNasTransport, NasDnn,
+    NasExtendedProtocolConfigurationOptions, NasIntegrityProtectionMaximumDataRate, NasPayloadContainer,
+    NasPayloadContainerType, NasPduSessionEstablishmentAccept, NasPduSessionEstablishmentRequest,
+    NasPduSessionIdentity2, NasPduSessionType, NasRequestType, NasSNssai, NasSscMode, NasUlNasTransport,
+    PayloadContainerKind, PduSessionTypeValue, RequestTypeValue, SscModeValue,
 };
+
+/// How a UE requests a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionVariant {
+    Usual,
+    /// The UE sends its request twice, as after the expiry of T3580.
+    Repeated,
+    /// The network has a session of this identity, which the UE does not have any more.
+    Replacing,
+    AlwaysOn,
+    /// The subscriber has a static address: the session must have that of the UE's earlier ones.
+    StaticAddress,
+    /// The UE names a data network to which no subscriber has access.
+    UnknownDataNetwork,
+    /// The UE names a slice that is not allowed.
+    UnknownSlice,
+    SscMode2,
+    SscMode3,
+    Ethernet,
+    Unstructured,
+}
+
+/// Data network of [`SessionVariant::UnknownDataNetwork`].
+pub(crate) const UNKNOWN_DATA_NETWORK: &str = "nowhere";
+/// SST of [`SessionVariant::UnknownSlice`].
+const UNKNOWN_SST: u8 = 77;
 
 /// Extended PCO of a UE that requests IPv6 and IPv4 DNS servers and the IPv4 link MTU (TS 24.008
 /// 10.5.6.3).
@@ -46,13 +72,49 @@ impl Ue {
         kind: PduSessionType,
         out: &mut UeOutput,
     ) -> Result<(), CommandError> {
+        self.establish_as(p, (psi, kind), SessionVariant::Usual, out)
+    }
+
+    /// Starts the establishment of PDU session `psi` in this way.
+    pub fn establish_as(
+        &mut self,
+        p: &Profile,
+        (psi, kind): (u8, PduSessionType),
+        variant: SessionVariant,
+        out: &mut UeOutput,
+    ) -> Result<(), CommandError> {
+        if variant == SessionVariant::Replacing {
+            self.forget_session(psi);
+        }
         let pti = self.begin_session(psi)?;
         let encoding = |e: &dyn std::fmt::Display| CommandError::Encoding(e.to_string());
-        let request = NasPduSessionEstablishmentRequest::new(NasIntegrityProtectionMaximumDataRate::new(0xffff))
-            .with_pdu_session_type(NasPduSessionType::from_session_type(wire_kind(kind)))
-            .with_ssc_mode(NasSscMode::from_mode(SscModeValue::Ssc1))
+        let requested = match variant {
+            SessionVariant::Ethernet => PduSessionTypeValue::Ethernet,
+            SessionVariant::Unstructured => PduSessionTypeValue::Unstructured,
+            _ => wire_kind(kind),
+        };
+        let mode = match variant {
+            SessionVariant::SscMode2 => SscModeValue::Ssc2,
+            SessionVariant::SscMode3 => SscModeValue::Ssc3,
+            _ => SscModeValue::Ssc1,
+        };
+        let mut request = NasPduSessionEstablishmentRequest::new(NasIntegrityProtectionMaximumDataRate::new(0xffff))
+            .with_pdu_session_type(NasPduSessionType::from_session_type(requested))
+            .with_ssc_mode(NasSscMode::from_mode(mode))
             .with_extended_protocol_configuration_options(NasExtendedProtocolConfigurationOptions::new(&PCO[..]));
+        let is_always_on = variant == SessionVariant::AlwaysOn;
+        if is_always_on {
+            request.set_always_on_pdu_session_requested(NasAlwaysOnPduSessionRequested::from_apsr(true));
+        }
         let request = Nas5gsMessage::new_5gsm(request, psi, pti).encode().map_err(|e| encoding(&e))?;
+        let snssai = match variant {
+            SessionVariant::UnknownSlice => NasSNssai::from_sst_sd(UNKNOWN_SST, None),
+            _ => NasSNssai::from_sst_sd(p.snssai.sst, p.snssai.sd.map(sd_octets)),
+        };
+        let dnn = match variant {
+            SessionVariant::UnknownDataNetwork => UNKNOWN_DATA_NETWORK,
+            _ => p.dnn.as_str(),
+        };
         let transport = uplink_transport(&request, psi);
         let transport = match self.own.is_emergency {
             // The network selects slice and data network (TS 24.501 6.4.1.2).
@@ -60,10 +122,15 @@ impl Ue {
                 .with_request_type(NasRequestType::from_request_type(RequestTypeValue::InitialEmergencyRequest)),
             false => transport
                 .with_request_type(NasRequestType::from_request_type(RequestTypeValue::InitialRequest))
-                .with_s_nssai(NasSNssai::from_sst_sd(p.snssai.sst, p.snssai.sd.map(sd_octets)))
-                .with_dnn(NasDnn::from_string(p.dnn.as_str()).map_err(|e| encoding(&e))?),
+                .with_s_nssai(snssai)
+                .with_dnn(NasDnn::from_string(dnn).map_err(|e| encoding(&e))?),
         };
-        self.send(header::CIPHERED, &nas::encode(transport)?, out)?;
+        let transport = nas::encode(transport)?;
+        for _ in 0..if variant == SessionVariant::Repeated { 2 } else { 1 } {
+            self.send(header::CIPHERED, &transport, out)?;
+        }
+        self.own.always_on = is_always_on.then_some(psi);
+        self.own.has_static_address = variant == SessionVariant::StaticAddress;
         self.add_session(Session { psi, ..Session::pending(pti, kind) });
         Ok(())
     }
@@ -115,6 +182,8 @@ impl Ue {
         out: &mut UeOutput,
     ) -> Result<(), Violation> {
         let sent = |sent: Result<(), CommandError>| sent.map_err(|_| Violation::NoContext);
+        let is_always_on = self.own.always_on == Some(psi);
+        let known = self.own.static_address.filter(|_| self.own.has_static_address);
         let Some(session) = self.session(psi) else {
             // The network has not received the completion of the release and repeats the command
             // (TS 24.501 6.3.3.5, 7.3.2).
@@ -126,10 +195,17 @@ impl Ue {
         let answers = session.pti == pti && session.state == SessionState::Pending;
         match message {
             Nas5gsmMessage::PduSessionEstablishmentAccept(accept) if answers => {
-                let address = addresses(session.kind, &accept).ok_or(Violation::Incomplete(kind))?;
+                // The network grants it, and no other UE has it (TS 24.501 6.4.1.3).
+                let granted = accept.always_on_pdu_session_indication.as_ref().is_some_and(|ie| ie.apsi());
+                let address = addresses(session.kind, &accept).filter(|_| granted == is_always_on);
+                let is_known = |address: &Address| known.is_none_or(|known| address.ipv4 == Some(known));
+                let address = address.filter(is_known).ok_or(Violation::Incomplete(kind))?;
                 (session.state, session.address) = (SessionState::Active, address);
                 let mapped = accept.mapped_eps_bearer_contexts.as_ref().and_then(|contexts| contexts.contexts());
                 session.other = mapped.and_then(|contexts| Some(contexts.first()?.eps_bearer_id)).unwrap_or(0);
+                if self.own.has_static_address {
+                    self.own.static_address = address.ipv4;
+                }
                 out.events.push(Event::SessionUp { psi, address });
                 Ok(())
             }

@@ -95,10 +95,10 @@ impl ShardsSource {
         Some(page)
     }
 
-    /// Returns the UE that an index of a shard finds; `None` if no shard has it and one does not
-    /// answer.
-    fn single(&self, query: &UeQuery) -> Option<UePage> {
-        let (mut page, mut is_whole) = (UePage::default(), true);
+    /// Returns the UEs that each shard finds without a scan; `None` if no shard has any and one
+    /// does not answer.
+    fn find_in_each(&self, query: &UeQuery) -> Option<UePage> {
+        let (mut page, mut is_whole) = (UePage { total: Some(0), ..UePage::default() }, true);
         for answer in self.query(|_| Some(Request::Ues(query.clone()))) {
             let Some(Reply::Ues(Some(mut own))) = answer.reply else {
                 is_whole = false;
@@ -106,8 +106,9 @@ impl ShardsSource {
             };
             own.ues.iter_mut().for_each(|ue| ue.host = answer.state.host);
             page.ues.extend(own.ues);
+            page.changes.extend(own.changes);
+            page.total = page.total.zip(own.total).map(|(sum, own)| sum + own);
         }
-        page.total = Some(page.ues.len());
         (is_whole || !page.ues.is_empty()).then_some(page)
     }
 
@@ -176,7 +177,9 @@ impl StatusSource for ShardsSource {
     fn ues(&self, query: &UeQuery) -> Option<UePage> {
         match query.select {
             UeSelector::All | UeSelector::State(_) | UeSelector::RanNode(_) => self.page_in_turn(query),
-            UeSelector::Supi(_) | UeSelector::Tmsi(_) | UeSelector::Address(_) => self.single(query),
+            UeSelector::Supi(_) | UeSelector::Tmsi(_) | UeSelector::Address(_) | UeSelector::Changed => {
+                self.find_in_each(query)
+            }
         }
     }
 

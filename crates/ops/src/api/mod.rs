@@ -30,7 +30,7 @@ pub use status::{
 };
 pub use tls::ApiTlsError;
 pub use token::{Token, TokenError};
-pub use ues::{PoolStatus, UE_PAGE, UePage, UeQuery, UeSelector, UeState};
+pub use ues::{PoolStatus, UE_PAGE, UeChange, UePage, UeQuery, UeSelector, UeState};
 
 use crate::config::ApiConfig;
 use crate::metrics::Metrics;

@@ -125,6 +125,12 @@ pub trait StatusSource: Send + Sync {
         Err(DrainError::NoController)
     }
 
+    /// Cordons a host, or ends its cordon: a cordoned host keeps its UEs, and gets no other buckets
+    /// and no new UEs.
+    fn cordon(&self, _host: u16, _is_cordoned: bool) -> Result<(), DrainError> {
+        Err(DrainError::NoController)
+    }
+
     /// Updates metrics that are not counted by events. Called every few seconds on the API's
     /// thread.
     fn upkeep(&self) {}
@@ -138,7 +144,7 @@ pub trait StatusSource: Send + Sync {
     }
 }
 
-/// Reasons why a host is not drained.
+/// Reasons why a host is not drained or cordoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DrainError {
     /// This process is not the controller.
@@ -188,6 +194,9 @@ pub struct HostStatus {
     /// by the controller.
     #[serde(default)]
     pub machine: Option<String>,
+    /// True if the host gets no other buckets and no new UEs. Filled by the controller.
+    #[serde(default)]
+    pub cordoned: bool,
 }
 
 /// Status of a balancer of a cluster.

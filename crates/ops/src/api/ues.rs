@@ -22,6 +22,17 @@ pub enum UeSelector {
     RanNode(String),
     /// UEs in a state. A page examines a bounded number of UEs, so it may have few or none.
     State(UeState),
+    /// UEs whose registration or number of sessions has changed since the last query of this kind.
+    /// The first query begins the observation, which ends some seconds after the last one. The
+    /// total counts further changes too.
+    Changed,
+}
+
+/// What has changed of a UE, for [`UeSelector::Changed`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UeChange {
+    pub registration: bool,
+    pub sessions: bool,
 }
 
 impl UeSelector {
@@ -74,6 +85,8 @@ pub struct UePage {
     pub next: Option<u64>,
     /// Number of UEs of the selection, where it is known without a scan.
     pub total: Option<usize>,
+    /// The change of each UE, for [`UeSelector::Changed`]; else empty.
+    pub changes: Vec<UeChange>,
 }
 
 /// Use of an address pool.

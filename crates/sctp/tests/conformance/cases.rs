@@ -43,7 +43,8 @@ pub(crate) fn streams_are_negotiated(world: &dyn World) {
 
 pub(crate) fn messages_of_every_size_arrive_whole(world: &dyn World) {
     let (mut server, mut client) = connected(world, 38412, |_| ());
-    let sizes = [1, 2, 3, 4, 100, 1000, 1400, 1448, 1452, 1460, 1468, 1500, 2000, 4096, 16_384, 60_000, 65_535];
+    let sizes =
+        [1, 2, 3, 4, 100, 1000, 1400, 1448, 1452, 1460, 1468, 1500, 2000, 4096, 16_384, 60_000, 65_535, 65_537, 81_920];
     let sent: Vec<(u16, u32, Vec<u8>)> = (sizes.iter().enumerate())
         .map(|(n, size)| ((n % 16) as u16, if n % 2 == 0 { NGAP } else { S1AP }, payload(n, *size)))
         .collect();

@@ -282,7 +282,8 @@ fn for_member(message: &ToMember) -> Message {
             Message::Assignment(assignment.balancer, secrets)
         }
         ToMember::Refused(_) => Message::Refused,
-        ToMember::Beat => Message::Beat,
+        // The campaign cordons no host.
+        ToMember::Beat | ToMember::Cordoned(_) => Message::Beat,
         ToMember::Map(map) => Message::Map(Rc::new((**map).clone())),
         ToMember::LeaveGranted => Message::LeaveGranted,
     }

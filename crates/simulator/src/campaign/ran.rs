@@ -224,7 +224,7 @@ pub(crate) fn config() -> CoreConfig {
         }],
         n4_address: Ipv4Addr::LOCALHOST.into(),
         n4_node: NodeName::Address(Ipv4Addr::LOCALHOST.into()),
-        n2_endpoints: Vec::new(),
+        ran: Default::default(),
         smf_is_remote: false,
         eps: EpsConfig::default(),
         information: NetworkInformation::default(),

@@ -13,7 +13,7 @@ pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"VIREOreg");
 /// layout versions do not share a region.
 pub(super) const VERSION: u64 = 4;
 /// Layout version of regions with large records ([`RegionConfig::large_records`]).
-pub(super) const LARGE_VERSION: u64 = 5;
+pub(super) const LARGE_VERSION: u64 = 6;
 
 /// Size of the header in words. The constants below are the word numbers in it.
 pub(super) const HEADER: usize = 128;
@@ -54,8 +54,8 @@ pub(super) const NUMBERS: usize = 16;
 /// Words of a packet, and of its header.
 pub(super) const PACKET: usize = if cfg!(loom) { 8 } else { 256 };
 pub(super) const PACKET_HEADER: usize = 8;
-/// Words of a large packet, which holds 64 KiB.
-pub(super) const LARGE_PACKET: usize = if cfg!(loom) { 16 } else { PACKET_HEADER + 8192 };
+/// Words of a large packet, which holds 80 KiB.
+pub(super) const LARGE_PACKET: usize = if cfg!(loom) { 16 } else { PACKET_HEADER + 10_240 };
 /// Words of a buffer's header.
 pub(super) const BUFFER_HEADER: usize = 7;
 /// Buffers begin at multiples of this many words. Buffer numbers count these units.

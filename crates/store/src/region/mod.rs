@@ -93,7 +93,7 @@ pub struct RegionConfig {
     pub bytes: usize,
     /// Packets of 2 KiB in the pool. Both sizes together are at most 2^20.
     pub packets: u32,
-    /// Packets of 64 KiB in the pool.
+    /// Packets of 80 KiB in the pool.
     pub large_packets: u32,
     pub rings: u16,
     /// Items that a ring holds, including items in flight: a power of two.
@@ -116,7 +116,7 @@ impl RegionConfig {
     ///
     /// The defaults are:
     ///
-    /// - 4,096 packets of 2 KiB and 64 of 64 KiB
+    /// - 4,096 packets of 2 KiB and 64 of 80 KiB
     /// - two rings of 1,024 items for each worker
     /// - 16,384 shared words
     /// - four published values of 1 MiB

@@ -1,4 +1,6 @@
-use super::{Amf, FormatError, ImportBatch, Keys, RecordProblem, check, keys, parse_amf, parse_type, type_name};
+use super::{
+    Amf, FormatError, ImportBatch, Keys, RecordProblem, check, keys, parse_amf, parse_msisdn, parse_type, type_name,
+};
 use crate::record::Subscriber;
 use csv::{ReaderBuilder, StringRecord, Trim, WriterBuilder};
 use std::io::{Read, Write};
@@ -8,7 +10,7 @@ use vireo_core::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscri
 use vireo_types::{Network, PduSessionType, Snssai};
 
 /// The columns, in the order of an export.
-pub const CSV_COLUMNS: [&str; 18] = [
+pub const CSV_COLUMNS: [&str; 19] = [
     "imsi",
     "k",
     "opc",
@@ -26,10 +28,11 @@ pub const CSV_COLUMNS: [&str; 18] = [
     "framed_routes",
     "up_integrity",
     "up_confidentiality",
+    "msisdn",
     "op",
 ];
 /// Number of columns of an export, without OP, which is not stored.
-const WRITTEN: usize = 17;
+const WRITTEN: usize = 18;
 
 /// Reads CSV. Returns all records, or the errors of all invalid ones.
 pub fn read_csv(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
@@ -150,6 +153,7 @@ impl Columns {
         let snssai = Snssai { sst: self.number(line, "sst", 1)?, sd: sd.transpose()? };
         let ipv4 = field("ipv4").map(|t| t.parse().map_err(|_| RecordProblem::Ipv4(t.to_owned())));
         check(Subscriber {
+            msisdn: field("msisdn").map(parse_msisdn).transpose()?,
             amf: field("amf").map_or(Ok(Subscriber::AMF), parse_amf)?,
             static_ipv4: ipv4.transpose()?,
             subscription: Subscription {
@@ -157,6 +161,7 @@ impl Columns {
                 ambr,
                 only: None,
                 restricts_dcnr: false,
+                rfsp: None,
                 suspended: false,
             },
             ..Subscriber::new(supi, k, opc)
@@ -239,8 +244,8 @@ fn flat(s: &Subscriber) -> Option<[String; WRITTEN]> {
     let shared = DnnSubscription { static_ipv6_prefix: None, framed_routes: Vec::new(), ..first.clone() };
     let is_alike = |d: &DnnSubscription| DnnSubscription { dnn: first.dnn.clone(), ..d.clone() } == shared;
     let alike = slice.dnns.iter().skip(1).all(is_alike) && first.static_ipv4.is_none();
-    let Subscription { only, restricts_dcnr, suspended, .. } = s.subscription;
-    let restricted = only.is_some() || restricts_dcnr || suspended;
+    let Subscription { only, restricts_dcnr, suspended, rfsp, .. } = s.subscription;
+    let restricted = only.is_some() || restricts_dcnr || suspended || rfsp.is_some();
     if !alike || first.ambr != s.subscription.ambr || !slice.default || restricted {
         return None;
     }
@@ -264,5 +269,6 @@ fn flat(s: &Subscriber) -> Option<[String; WRITTEN]> {
         first.framed_routes.iter().map(Network::to_string).collect::<Vec<_>>().join(";"),
         first.up_security.map(|policy| protection_name(policy.integrity)).unwrap_or_default(),
         first.up_security.map(|policy| protection_name(policy.confidentiality)).unwrap_or_default(),
+        s.msisdn.as_ref().map(|msisdn| msisdn.reveal().to_owned()).unwrap_or_default(),
     ])
 }

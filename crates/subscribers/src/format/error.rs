@@ -1,6 +1,7 @@
 //! Reasons why a file or a record of an import is refused.
 
 use super::MAX_ERRORS;
+use crate::msisdn::MsisdnError;
 use crate::record::KeyError;
 use std::io;
 use vireo_types::{Dnn, DnnError, NetworkError, SupiError};
@@ -31,6 +32,8 @@ pub enum RecordProblem {
     Missing(&'static str),
     #[error("imsi: {text:?}: {error}")]
     Imsi { text: String, error: SupiError },
+    #[error("msisdn: {text:?}: {error}")]
+    Msisdn { text: String, error: MsisdnError },
     /// `field` is k, opc or op.
     #[error("{field}: {error}")]
     Key { field: &'static str, error: KeyError },

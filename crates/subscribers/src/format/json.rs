@@ -1,4 +1,4 @@
-use super::{Amf, FormatError, ImportBatch, Keys, RecordProblem, check, keys, parse_amf};
+use super::{Amf, FormatError, ImportBatch, Keys, RecordProblem, check, keys, parse_amf, parse_msisdn};
 use crate::record::{Subscriber, lab_subscription};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,6 +10,8 @@ use vireo_core::subscription::Subscription;
 #[serde(deny_unknown_fields)]
 struct JsonSubscriber {
     imsi: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    msisdn: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     k: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,6 +65,7 @@ pub fn read_record(value: Value, present: Option<&Subscriber>) -> Result<Subscri
         }
     };
     check(Subscriber {
+        msisdn: record.msisdn.as_deref().map(parse_msisdn).transpose()?,
         amf: record.amf.as_deref().map_or(Ok(Subscriber::AMF), parse_amf)?,
         static_ipv4: record.ipv4,
         subscription: record.subscription,
@@ -74,6 +77,7 @@ fn json(s: Subscriber, keys: Keys) -> JsonSubscriber {
     let secret = |key: String| (keys == Keys::With).then_some(key);
     JsonSubscriber {
         imsi: s.supi.reveal(),
+        msisdn: s.msisdn.as_ref().map(|msisdn| msisdn.reveal().to_owned()),
         k: secret(s.k.reveal()),
         opc: secret(s.opc.reveal()),
         op: None,

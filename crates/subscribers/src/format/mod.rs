@@ -15,10 +15,11 @@
 //! | `five_qi`, `arp_priority` | of the default QoS flow: 1 to 255, 1 to 15 | `9`, `8` |
 //! | `ipv4`, `ipv6_prefix` | static address and prefix of 64 bits in the first data network | none |
 //! | `framed_routes` | networks behind the UE in the first data network, `;` between | none |
+//! | `msisdn` | GPSI: 5 to 15 digits, with country code | none |
 //! | `up_integrity`, `up_confidentiality` | `required`, `preferred` or `not-needed` | data network |
 //!
-//! **JSON** is an array of objects with `imsi`, `k`, `opc` or `op`, and optionally `amf`, `ipv4`
-//! and `subscription`. The last has the form of `vireo_core::subscription::Subscription`.
+//! **JSON** is an array of objects with `imsi`, `k`, `opc` or `op`, and optionally `msisdn`, `amf`,
+//! `ipv4` and `subscription`. The last has the form of `vireo_core::subscription::Subscription`.
 //!
 //! A reader accepts all records or none. In the latter case it reports each invalid record, up to
 //! [`MAX_ERRORS`]. It never repeats a key in an error.
@@ -27,6 +28,7 @@ mod csv;
 mod error;
 mod json;
 
+use crate::msisdn::Msisdn;
 use crate::record::{Key, Subscriber};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -104,6 +106,11 @@ pub fn parse_amf(text: &str) -> Result<[u8; 2], AmfError> {
         return Err(AmfError::SeparationBit(text.to_owned()));
     }
     Ok(amf)
+}
+
+/// Parses an MSISDN, with or without `msisdn-`.
+fn parse_msisdn(text: &str) -> Result<Msisdn, RecordProblem> {
+    text.parse().map_err(|error| RecordProblem::Msisdn { text: text.to_owned(), error })
 }
 
 /// Parses the name of a session type.

@@ -55,6 +55,21 @@ fn every_column_is_read() {
 }
 
 #[test]
+fn msisdn_roundtrips_in_both_formats() {
+    let text =
+        format!("imsi,k,opc,msisdn\n999700000000001,{K},{OPC},msisdn-4915112345678\n999700000000002,{K},{OPC},\n");
+    let all = csv(&text).expect("read");
+    assert_eq!(all[0].msisdn.as_ref().map(crate::Msisdn::reveal), Some("4915112345678"));
+    assert_eq!(all[1].msisdn, None);
+    let with = written(&|o, n| write_csv(o, Keys::With, n).expect("written"), &all);
+    assert_eq!(csv(&with).expect("read"), all);
+    let with = written(&|o, n| write_json(o, Keys::With, n).expect("written"), &all);
+    assert_eq!(read_json(with.as_bytes()).expect("read"), all);
+    let wrong = csv(&text.replace("msisdn-49151", "+49151")).expect_err("refused").to_string();
+    assert!(wrong.contains("msisdn: \"+4915112345678\": an MSISDN has 5 to 15 decimal digits"), "{wrong}");
+}
+
+#[test]
 fn static_terms_roundtrip_in_both_formats() {
     let text = format!(
         "imsi,k,opc,dnn,ipv4,ipv6_prefix,framed_routes,up_integrity,up_confidentiality\n\

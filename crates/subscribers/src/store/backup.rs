@@ -6,6 +6,7 @@
 
 use super::engine::execute;
 use super::link::Link;
+use super::row::COLUMNS;
 use super::sealing::{Sealing, proof, put_proof, right_key};
 use super::{StoreError, location, runtime, schema};
 use crate::store::Store;
@@ -55,6 +56,9 @@ struct Columns {
     sqn_offset: i64,
     static_ipv4: Option<String>,
     subscription: String,
+    /// Absent in backups of earlier releases, which do not read it either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    msisdn: Option<String>,
 }
 
 /// Reasons why a backup cannot be written or restored.
@@ -104,9 +108,8 @@ impl Store {
             }
             let (mut after, mut subscribers) = (String::new(), 0);
             loop {
-                let sql = "SELECT imsi, secret, amf, sqn_offset, static_ipv4, subscription FROM subscribers \
-                           WHERE imsi > $1 ORDER BY imsi LIMIT $2";
-                let query = sqlx::query(sql).bind(&after).bind(ROWS).fetch_all(&mut *transaction);
+                let sql = format!("SELECT {COLUMNS} FROM subscribers WHERE imsi > $1 ORDER BY imsi LIMIT $2");
+                let query = sqlx::query(&sql).bind(&after).bind(ROWS).fetch_all(&mut *transaction);
                 let rows = query.await.map_err(failed)?;
                 let Some(last) = rows.last() else { break };
                 after = last.get(0);
@@ -119,6 +122,7 @@ impl Store {
                         sqn_offset: row.get(3),
                         static_ipv4: row.get(4),
                         subscription: row.get(5),
+                        msisdn: row.get(6),
                     };
                     put(out, &Line::Subscriber(record))?;
                 }
@@ -202,6 +206,8 @@ fn checked(sealing: &Sealing, row: Columns) -> Result<Checked, String> {
     let check = |good: bool, what: &str| if good { Ok(()) } else { Err(what.to_owned()) };
     check(row.imsi.parse::<vireo_types::Supi>().is_ok(), "imsi: it is no IMSI")?;
     check(amf.len() == 2, "amf: it has not 2 octets")?;
+    let is_msisdn = |text: &str| text.parse::<crate::msisdn::Msisdn>().is_ok_and(|msisdn| msisdn.reveal() == text);
+    check(row.msisdn.as_deref().is_none_or(is_msisdn), "msisdn: it is no MSISDN")?;
     let ipv4 = row.static_ipv4.as_deref().is_none_or(|text| text.parse::<std::net::Ipv4Addr>().is_ok());
     check(ipv4, "static_ipv4: it is no IPv4 address")?;
     let subscription = serde_json::from_str::<vireo_core::subscription::Subscription>(&row.subscription);
@@ -213,9 +219,12 @@ async fn insert(connection: &mut AnyConnection, record: Checked) -> Result<(), s
     let Checked { row, secret, amf } = record;
     let sql = "INSERT INTO subscribers (imsi, secret, amf, sqn_offset, static_ipv4, subscription) \
                VALUES ($1, $2, $3, $4, $5, $6)";
-    let query = sqlx::query(sql).bind(row.imsi).bind(secret).bind(amf);
+    let query = sqlx::query(sql).bind(row.imsi.clone()).bind(secret).bind(amf);
     let query = query.bind(row.sqn_offset).bind(row.static_ipv4).bind(row.subscription);
-    query.execute(connection).await.map(drop)
+    query.execute(&mut *connection).await?;
+    let Some(msisdn) = row.msisdn else { return Ok(()) };
+    let sql = "INSERT INTO gpsis (imsi, msisdn) VALUES ($1, $2)";
+    sqlx::query(sql).bind(row.imsi).bind(msisdn).execute(connection).await.map(drop)
 }
 
 /// Stores a reservation, unless the database has a higher one: numbers must not be used twice.

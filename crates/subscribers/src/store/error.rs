@@ -1,3 +1,4 @@
+use crate::msisdn::MsisdnError;
 use vireo_sealing::{KeyFileError, KeyId, OpenError};
 use vireo_types::{Supi, SupiError};
 
@@ -28,6 +29,12 @@ pub enum StoreError {
          or check subscribers.database"
     )]
     Unreachable { path: String, cause: String },
+    /// PostgreSQL has no TLS, or a certificate that is not accepted.
+    #[error(
+        "the connection to the subscriber database {path} is not secure: {cause}; check sslmode and sslrootcert in \
+         subscribers.database, and that the certificate of PostgreSQL names its host"
+    )]
+    Insecure { path: String, cause: String },
     /// PostgreSQL refuses the user, the password or the name of the database.
     #[error(
         "the subscriber database {path} refuses this user: {cause}; check subscribers.database, and the password in \
@@ -49,6 +56,9 @@ pub enum StoreError {
     /// The IMSI already exists.
     #[error("{} is there already: remove it first, or import with --replace", .0.reveal())]
     Exists(Supi),
+    /// Another subscriber has the MSISDN.
+    #[error("the MSISDN of {} belongs to another subscriber: change that one first, or give another MSISDN", .0.reveal())]
+    MsisdnTaken(Supi),
     /// The key for sealing K and OPc is unusable.
     #[error(transparent)]
     Key(#[from] KeyFileError),
@@ -86,6 +96,8 @@ pub enum RecordFault {
     Rekey(OpenError),
     #[error(transparent)]
     Imsi(SupiError),
+    #[error(transparent)]
+    Msisdn(MsisdnError),
     #[error("amf has not 2 octets")]
     Amf,
     #[error("{0:?} is no IPv4 address")]
@@ -98,6 +110,7 @@ pub enum RecordFault {
 fn cause_text(error: &sqlx::Error) -> String {
     match error {
         sqlx::Error::Io(error) => error.to_string(),
+        sqlx::Error::Tls(error) => error.to_string(),
         sqlx::Error::Database(error) => error.message().to_owned(),
         other => other.to_string(),
     }
@@ -132,7 +145,16 @@ impl StoreError {
     /// Converts an error of PostgreSQL. Its codes have five characters, those of SQLite have fewer.
     fn from_postgres(path: &str, error: &sqlx::Error) -> Option<Self> {
         let (path, cause) = (path.to_owned(), cause_text(error));
-        if matches!(error, sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_)) {
+        // rustls reports a failed handshake as invalid data.
+        let is_insecure = match error {
+            sqlx::Error::Tls(_) => true,
+            sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::InvalidData,
+            _ => false,
+        };
+        if is_insecure {
+            return Some(StoreError::Insecure { path, cause });
+        }
+        if matches!(error, sqlx::Error::Io(_) | sqlx::Error::Protocol(_)) {
             return Some(StoreError::Unreachable { path, cause });
         }
         let code = error.as_database_error()?.code().filter(|code| code.len() == 5)?;

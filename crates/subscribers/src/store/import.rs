@@ -1,9 +1,8 @@
 use super::sealing::Sealing;
-use super::{Store, StoreError};
+use super::{Store, StoreError, gpsi};
 use crate::record::Subscriber;
 use sqlx::{AnyConnection, Row};
 use std::collections::HashSet;
-use vireo_types::Supi;
 
 /// Rows in one INSERT. The overhead of a call is then negligible, and 6 parameters per row stay far
 /// below the limits (SQLite 32,766, PostgreSQL 65,535).
@@ -43,8 +42,8 @@ impl Store {
                     break;
                 }
                 let inserting = insert(&mut transaction, sealing, &batch, existing);
-                if let Some(supi) = engine.limit(inserting).await.map_err(failed)? {
-                    return Err(StoreError::Exists(supi));
+                if let Some(conflict) = engine.limit(inserting).await.map_err(failed)? {
+                    return Err(conflict);
                 }
                 done += batch.len() as u64;
                 progress(done);
@@ -56,14 +55,15 @@ impl Store {
     }
 }
 
-/// Inserts a batch. Returns the first subscriber that the database already has, or that occurs
-/// twice in the batch, unless existing ones are replaced.
+/// Inserts a batch. Returns the conflict of the first subscriber that the database already has, or
+/// that occurs twice in the batch, unless existing ones are replaced; or of the first one whose
+/// MSISDN another subscriber has.
 async fn insert(
     connection: &mut AnyConnection,
     sealing: &Sealing,
     batch: &[&Subscriber],
     existing: OnExisting,
-) -> Result<Option<Supi>, sqlx::Error> {
+) -> Result<Option<StoreError>, sqlx::Error> {
     let rows = match existing {
         OnExisting::Refuse => batch.to_vec(),
         OnExisting::Replace => last_of_each(batch),
@@ -95,12 +95,12 @@ async fn insert(
             .bind(s.static_ipv4.map(|a| a.to_string()))
             .bind(subscription)
     });
-    let stored = query.fetch_all(connection).await?;
+    let stored = query.fetch_all(&mut *connection).await?;
     if stored.len() == rows.len() {
-        return Ok(None);
+        return Ok(gpsi::replace(connection, &rows).await?.map(StoreError::MsisdnTaken));
     }
     let mut stored: HashSet<String> = stored.iter().map(|row| row.get(0)).collect();
-    Ok(rows.iter().map(|s| s.supi).find(|supi| !stored.remove(&supi.reveal())))
+    Ok(rows.iter().map(|s| s.supi).find(|supi| !stored.remove(&supi.reveal())).map(StoreError::Exists))
 }
 
 /// Returns the last record of each subscriber, because one statement cannot replace a row twice.

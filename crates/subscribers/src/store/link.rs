@@ -2,7 +2,7 @@
 
 use super::engine::{Engine, execute};
 use super::location::{Location, prepare_file};
-use super::{StoreError, schema};
+use super::{StoreError, gpsi, schema};
 use sqlx::any::AnyConnectOptions;
 use sqlx::{Any, AnyConnection, ConnectOptions, Connection, Row, Transaction};
 use std::fs::File;
@@ -70,6 +70,7 @@ impl Link {
             }
         }
         schema::migrate(connection, engine).await.map_err(|e| StoreError::from_migration(&path, e))?;
+        gpsi::create_table(connection, engine).await.map_err(|e| StoreError::from_sqlx(&path, e))?;
         Ok(link)
     }
 

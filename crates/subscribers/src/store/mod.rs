@@ -5,6 +5,7 @@
 mod backup;
 mod engine;
 mod error;
+mod gpsi;
 mod import;
 mod link;
 mod location;
@@ -13,6 +14,7 @@ mod row;
 mod schema;
 mod sealing;
 
+use crate::msisdn::Msisdn;
 use crate::record::Subscriber;
 pub use backup::{BackupError, BackupHeader, SCHEMA, restore};
 pub use error::{RecordFault, StoreError};
@@ -125,6 +127,14 @@ impl Store {
         let imsi = supi.reveal();
         let row = self.run(async |c| sqlx::query(&sql).bind(&imsi).fetch_optional(c).await)?;
         row.map(|row| self.record(&row)).transpose()
+    }
+
+    /// Returns the subscriber with an MSISDN.
+    pub fn find_msisdn(&mut self, msisdn: &Msisdn) -> Result<Option<Supi>, StoreError> {
+        let sql = "SELECT imsi FROM gpsis WHERE msisdn = $1";
+        let row = self.run(async |c| sqlx::query(sql).bind(msisdn.reveal().to_owned()).fetch_optional(c).await)?;
+        // An invalid IMSI was entered by hand, and no UE has it.
+        Ok(row.and_then(|row| row.get::<&str, _>(0).parse().ok()))
     }
 
     /// Returns the existing records of `supis`, in any order. Passes the error of an invalid record

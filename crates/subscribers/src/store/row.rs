@@ -5,7 +5,8 @@ use sqlx::Row;
 use sqlx::any::AnyRow;
 
 /// Columns of a record, in the order that [`from_row`] reads.
-pub(super) const COLUMNS: &str = "imsi, secret, amf, sqn_offset, static_ipv4, subscription";
+pub(super) const COLUMNS: &str = "imsi, secret, amf, sqn_offset, static_ipv4, subscription, \
+                                  (SELECT msisdn FROM gpsis WHERE gpsis.imsi = subscribers.imsi)";
 
 /// Decodes a row. Every column is checked, because another tool may have written the row.
 pub(super) fn from_row(sealing: &Sealing, row: &AnyRow) -> Result<Subscriber, StoreError> {
@@ -20,8 +21,10 @@ fn read(sealing: &Sealing, imsi: &str, row: &AnyRow) -> Result<Subscriber, Recor
     let (k, opc) = sealing.open(imsi, octets(1, "secret")?)?;
     let ipv4: Option<&str> = row.try_get(4).map_err(RecordFault::Column)?;
     let parse_ipv4 = |text: &str| text.parse().map_err(|_| RecordFault::StaticIpv4(text.to_owned()));
+    let msisdn: Option<&str> = row.try_get(6).map_err(RecordFault::Column)?;
     Ok(Subscriber {
         supi: imsi.parse().map_err(RecordFault::Imsi)?,
+        msisdn: msisdn.map(str::parse).transpose().map_err(RecordFault::Msisdn)?,
         k,
         opc,
         amf: octets(2, "amf")?.try_into().map_err(|_| RecordFault::Amf)?,

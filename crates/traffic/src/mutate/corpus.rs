@@ -109,7 +109,7 @@ fn establishment(world: &World, node_id: NodeId, ue: Ipv4Addr, rng: &mut SmallRn
     });
     down.network_instance = (further <= 1).then(|| NetworkInstance::from("internet"));
     match further {
-        2 => down.framed_routes.push(FramedRoute::from("10.44.7.0/24")),
+        2 => down.framed_routes.push(FramedRoute::from("10.45.200.0/24")),
         3 => up.qfis.push(Qfi(9)),
         _ => {}
     }
@@ -143,7 +143,7 @@ fn establishment(world: &World, node_id: NodeId, ue: Ipv4Addr, rng: &mut SmallRn
         },
         false => forward(2, DestinationInterface::ACCESS, Some(tunnel)),
     });
-    request.create_bar = buffers.then(|| CreateBar { bar_id: BarId(1), ..CreateBar::default() });
+    request.create_bars.extend(buffers.then(|| CreateBar { bar_id: BarId(1), ..CreateBar::default() }));
     request.create_qers.push(CreateQer {
         qer_id: QerId(1),
         qfi: Some(Qfi(9)),

@@ -20,6 +20,8 @@ pub(crate) struct ModificationScope {
     pub(crate) fars: SmallVec<[u32; 2]>,
     /// FARs whose old tunnel, in the second element, receives an End Marker.
     pub(crate) end_markers: SmallVec<[(u32, Option<Tunnel>); 1]>,
+    /// True if buffered packets are dropped before the rules apply (DROBU, TS 29.244 8.2.31).
+    pub(crate) drops_buffered: bool,
 }
 
 /// A downlink entry to be set.
@@ -54,6 +56,9 @@ pub(crate) fn apply(
             return Err(refused);
         }
     };
+    if touched.drops_buffered {
+        records.downlinks.iter().for_each(|(_, id)| tables.drop_buffered(*id, released));
+    }
     if flows.is_none() && records.flows {
         tables.set_flows(session, None, &records.uplinks, &records.ids(), released);
     }
@@ -62,14 +67,13 @@ pub(crate) fn apply(
     }
     let teids = uplinks.iter().map(|(teid, _)| *teid).collect();
     let mut kept = SessionEntries { uplinks: teids, flows: flows.is_some(), ..SessionEntries::default() };
-    let waits = rules.bar.and_then(|bar| bar.packets).map(usize::from);
     for downlink in downlinks {
         let Some((ue, id)) = records.find(&new, downlink.ue) else { continue };
         if touched.fars.contains(&downlink.far) || tables.downlink_rule(id) != Some(downlink.rule) {
             let end_marker = touched.end_markers.iter().any(|(far, _)| *far == downlink.far);
             tables.set_downlink(id, downlink.rule, end_marker, released);
         }
-        tables.limit_buffer(id, waits);
+        tables.limit_buffer(id, buffer_limit(rules, ue));
         kept.downlinks.push((ue, id));
     }
     if let Some(mut flows) = flows {
@@ -89,6 +93,16 @@ pub(crate) fn apply(
     records.flows = false;
     std::mem::replace(records, kept).remove(tables, session, released);
     Ok(())
+}
+
+/// Returns the maximum number of buffered packets of a UE address: the largest of the BARs, if each
+/// FAR that buffers its packets names one with a number.
+pub(crate) fn buffer_limit(rules: &Rules, ue: SessionAddress) -> Option<usize> {
+    let is_for_ue = |pdr: &&Pdr| pdr.detection.matching == Matching::Downlink && overlap(pdr.detection.ue, ue);
+    let fars = rules.pdrs.iter().filter(is_for_ue).filter_map(|pdr| rules.far_by_id(pdr.far));
+    let buffering = fars.filter(|far| far.action.contains(ApplyAction::BUFF));
+    let counts = buffering.map(|far| rules.bar(far.bar?)?.packets);
+    counts.collect::<Option<SmallVec<[u16; 2]>>>()?.into_iter().max().map(usize::from)
 }
 
 /// Returns the permitted source of the session's uplink packets: the destination of its downlink

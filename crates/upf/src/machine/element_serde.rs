@@ -133,3 +133,41 @@ pub(crate) mod list {
         Vec::deserialize(from).map(SmallVec::from_iter)
     }
 }
+
+/// Serialisation of a list that release 0.2.0 stores as one optional value. In formats that are not
+/// readable, both have the same octets.
+pub(crate) mod optional_or_list {
+    use super::*;
+    use smallvec::{Array, SmallVec};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Readable<T> {
+        Optional(Option<T>),
+        List(Vec<T>),
+    }
+
+    pub(crate) fn serialize<A: Array, S: Serializer>(list: &SmallVec<A>, to: S) -> Result<S::Ok, S::Error>
+    where
+        A::Item: Serialize,
+    {
+        match (&list[..], to.is_human_readable()) {
+            ([], true) => to.serialize_none(),
+            ([one], true) => to.serialize_some(one),
+            _ => to.collect_seq(list),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, A: Array, D: Deserializer<'de>>(from: D) -> Result<SmallVec<A>, D::Error>
+    where
+        A::Item: Deserialize<'de>,
+    {
+        if !from.is_human_readable() {
+            return Vec::deserialize(from).map(SmallVec::from_iter);
+        }
+        Ok(match Readable::<A::Item>::deserialize(from)? {
+            Readable::Optional(one) => one.into_iter().collect(),
+            Readable::List(all) => all.into_iter().collect(),
+        })
+    }
+}

@@ -7,6 +7,7 @@
 //! [`flows`] adds flow rules for what an entry cannot hold: filters, quotas, forwarding to another
 //! UPF, and routes behind the UE.
 
+mod address_checks;
 mod addresses;
 mod associations;
 mod compile;
@@ -28,6 +29,7 @@ mod slices;
 mod supervision;
 pub(crate) mod tables_access;
 mod timer_wheel;
+mod unserved;
 mod usage;
 pub(crate) mod user_migration;
 
@@ -67,6 +69,8 @@ const ENTRIES: usize = 1024;
 const DELAYED: usize = 256;
 /// SEID of pending requests that concern no session. No session has it.
 const NO_SESSION: u64 = 0;
+/// Refusal of a UE address that a session has.
+const ADDRESS_IN_USE: Error = Error { cause: Cause::RULE_FAILURE, offending_ie: Some(UeIpAddress::ID) };
 /// The unit of the Downlink Data Notification Delay (TS 29.244 8.2.28), in milliseconds.
 const DELAY_MS: u64 = 50;
 
@@ -442,13 +446,14 @@ impl Upf {
         if !self.is_peer(from, &request.node_id) {
             return Err(Refused::cause(Cause::NO_ESTABLISHED_ASSOCIATION));
         }
+        unserved::check(message)?;
         if self.sessions.len() >= self.settings.max_sessions {
             return Err(Refused::cause(Cause::NO_RESOURCES));
         }
         let seid = reserved.unwrap_or_else(|| self.seids.draw(|seid| self.sessions.contains_key(&seid)));
         let session = match self.install(seid, &request, now, plane) {
             // A repeat that is not recognised, because another host of the control plane sent it.
-            Err(refused) if refused.error.offending_ie == Some(UeIpAddress::ID) => match self.same(&request, plane) {
+            Err(refused) if refused.error == ADDRESS_IN_USE => match self.same(&request, plane) {
                 Some(before) => {
                     debug!("PFCP from {from}: a session is set up anew");
                     self.remove(before, plane);
@@ -493,6 +498,8 @@ impl Upf {
         now: Timestamps,
         plane: &mut impl TablesAccess,
     ) -> Result<Session, Refused> {
+        let pdis = request.create_pdrs.iter().map(|ie| (ie.pdr_id, &ie.pdi));
+        address_checks::check_tunnel_ends(pdis, &self.settings)?;
         let mut session = Session::new(request, now.ntp)?;
         session.fits(&session.rules, &self.settings)?;
         session.worker = self.slices.choose(request);
@@ -535,6 +542,7 @@ impl Upf {
                     if request.node_id.as_ref().is_some_and(|node| !self.is_peer(from, node)) {
                         return Err(Refused::cause(Cause::NO_ESTABLISHED_ASSOCIATION));
                     }
+                    unserved::check(message)?;
                     let Upf { settings, addresses, .. } = &mut *self;
                     session.modify(seid, &request, now.ntp, settings, addresses, plane)
                 });

@@ -3,7 +3,7 @@
 use crate::machine::element_serde::optional;
 use crate::machine::rules::{Matching, Refused, Rules, TunnelEnd, TunnelPackets};
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use vireo_datapath::{ALL_FLOWS, Filter, Network};
 use vireo_types::SessionAddress;
 use vireo_wire::pfcp::*;
@@ -55,8 +55,9 @@ pub(crate) fn detection(pdi: &Pdi, rules: &Rules, failed: Refused) -> Result<Det
     if pdi.application_id.is_some() {
         return Err(Refused { error: Error { cause: Cause::UNKNOWN_APPLICATION, ..failed.error }, ..failed });
     }
-    if !pdi.traffic_endpoint_ids.is_empty() {
-        return Err(Refused::unsupported(TrafficEndpointId::ID));
+    // no routing protocol announces the networks behind the UE
+    if pdi.framed_routing.is_some_and(|routing| routing.0 != 0) {
+        return Err(Refused::unsupported(FramedRouting::ID));
     }
     let (ue, choose) = ue_address(&pdi.ue_ip_addresses)?;
     let flows = pdi.qfis.iter().fold(0, |flows, qfi| flows | 1_u64 << (qfi.0 & 0x3f));
@@ -64,7 +65,10 @@ pub(crate) fn detection(pdi: &Pdi, rules: &Rules, failed: Refused) -> Result<Det
     let from_access = match pdi.source_interface {
         SourceInterface::ACCESS => true,
         SourceInterface::CORE | SourceInterface::N6_LAN | SourceInterface::CP_FUNCTION => false,
-        _ => return Err(failed),
+        _ => {
+            let (cause, offending_ie) = (Cause::SERVICE_NOT_SUPPORTED, Some(SourceInterface::ID));
+            return Err(Refused { error: Error { cause, offending_ie }, ..failed });
+        }
     };
     let packets = TunnelPackets { from_access, lose_container: false };
     let matching = match pdi.f_teid {
@@ -161,9 +165,20 @@ fn ue_address(ies: &[UeIpAddress]) -> Result<(SessionAddress, AddressChoice), Re
         let prefix = ie.ipv6.map(|v6| Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64));
         ue = SessionAddress { ipv4: ie.ipv4.or(ue.ipv4), ipv6_prefix: prefix.or(ue.ipv6_prefix) };
     }
-    let unspecified = |address: Option<IpAddr>| address.is_some_and(|address| address.is_unspecified());
-    if unspecified(ue.ipv4.map(IpAddr::V4)) || unspecified(ue.ipv6_prefix.map(IpAddr::V6)) {
-        return Err(Error::incorrect(UeIpAddress::ID).into());
+    match ue.ipv4.is_some_and(is_impossible) || ue.ipv6_prefix.is_some_and(is_impossible_prefix) {
+        true => Err(Error::incorrect(UeIpAddress::ID).into()),
+        false => Ok((ue, choose)),
     }
-    Ok((ue, choose))
+}
+
+/// Returns true if no host can have the address: "this network", loopback, link-local, multicast
+/// and broadcast (RFC 6890).
+fn is_impossible(ipv4: Ipv4Addr) -> bool {
+    let is_this_network = ipv4.octets()[0] == 0;
+    is_this_network || ipv4.is_loopback() || ipv4.is_link_local() || ipv4.is_multicast() || ipv4.is_broadcast()
+}
+
+/// The same for a prefix of 64 bits. That of the unspecified and the loopback address is zero.
+fn is_impossible_prefix(prefix: Ipv6Addr) -> bool {
+    prefix.is_unspecified() || prefix.is_multicast() || prefix.is_unicast_link_local()
 }

@@ -71,7 +71,7 @@ impl Upf {
                     self.delayed.insert((at, session), pdr);
                     return;
                 }
-                (session, downlink_data(pdr))
+                (session, self.downlink_data(session, pdr))
             }
             Event::Alive { peer } => {
                 if self.paths.answered(peer, now.instant) {
@@ -91,6 +91,21 @@ impl Upf {
             }
         };
         self.report(seid, &report, now, out);
+    }
+
+    /// Returns a downlink data report for this PDR, with the QoS flow of its packets (TS 29.244
+    /// 8.2.27).
+    fn downlink_data(&self, seid: u64, pdr: u16) -> SessionReportRequest {
+        let qfi = self.sessions.get(&seid).and_then(|session| session.flow(pdr));
+        let flow = qfi.map(|qfi| DownlinkDataServiceInformation { qfi: Some(qfi), paging_policy: None });
+        SessionReportRequest {
+            report_type: ReportType::DLDR,
+            downlink_data: Some(DownlinkDataReport {
+                pdr_ids: std::iter::once(PdrId(pdr)).collect(),
+                service_information: flow.into_iter().collect(),
+            }),
+            ..SessionReportRequest::default()
+        }
     }
 
     fn report(&mut self, seid: u64, report: &SessionReportRequest, now: Timestamps, out: &mut Outgoing) {
@@ -158,7 +173,8 @@ impl Upf {
             let ((_, seid), pdr) = entry.remove_entry();
             // the UE may have become reachable meanwhile
             if self.sessions.get(&seid).is_some_and(|session| session.buffers_packets(pdr)) {
-                self.report(seid, &downlink_data(pdr), now, out);
+                let report = self.downlink_data(seid, pdr);
+                self.report(seid, &report, now, out);
             }
         }
         let given_up = self.requests.tick(now.instant, out);
@@ -254,17 +270,5 @@ impl Upf {
 fn not_sent(lines: &mut LogLimit<Line>, to: SocketAddr, now: Timestamps) {
     if let Some(left_out) = lines.admit(Line::Reports, to.ip(), now.instant) {
         warn!(control_plane = %to, left_out, "report left out, too many are unanswered");
-    }
-}
-
-/// Returns a downlink data report for this PDR.
-fn downlink_data(pdr: u16) -> SessionReportRequest {
-    SessionReportRequest {
-        report_type: ReportType::DLDR,
-        downlink_data: Some(DownlinkDataReport {
-            pdr_ids: std::iter::once(PdrId(pdr)).collect(),
-            ..DownlinkDataReport::default()
-        }),
-        ..SessionReportRequest::default()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `compile` translates them for the datapath.
 
-use crate::machine::element_serde::{element, list, optional};
+use crate::machine::element_serde::{element, list, optional, optional_or_list};
 use crate::machine::pdi::{Detection, detection};
 use crate::machine::usage::Urr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -40,6 +40,11 @@ impl Refused {
 
     pub(crate) const fn unsupported(ie: u16) -> Self {
         Refused { error: Error { cause: Cause::SERVICE_NOT_SUPPORTED, offending_ie: Some(ie) }, rule: None }
+    }
+
+    /// Returns the refusal of a rule because of one of its elements.
+    pub(crate) const fn named(cause: Cause, ie: u16, rule: FailedRuleId) -> Self {
+        Refused { error: Error { cause, offending_ie: Some(ie) }, rule: Some(rule) }
     }
 }
 
@@ -193,7 +198,8 @@ pub(crate) struct Rules {
     /// Allocated separately and exactly: a URR is as large as the rest of a session without URRs.
     #[serde(with = "list")]
     pub(crate) urrs: SmallVec<[Urr; 0]>,
-    pub(crate) bar: Option<Bar>,
+    #[serde(rename = "bar", with = "optional_or_list")]
+    pub(crate) bars: SmallVec<[Bar; 1]>,
 }
 
 impl Rules {
@@ -205,6 +211,19 @@ impl Rules {
         self.qers.iter().find(|qer| qer.id == id)
     }
 
+    pub(crate) fn bar(&self, id: u8) -> Option<&Bar> {
+        self.bars.iter().find(|bar| bar.id == id)
+    }
+
+    /// Checks that each FAR names a BAR of the session, or none.
+    pub(crate) fn check_bars(&self) -> Result<(), Refused> {
+        let is_missing = |far: &&Far| far.bar.is_some_and(|id| self.bar(id).is_none());
+        match self.fars.iter().find(is_missing) {
+            None => Ok(()),
+            Some(far) => Err(Refused::named(Cause::RULE_FAILURE, BarId::ID, FailedRuleId::Far(far.id))),
+        }
+    }
+
     pub(crate) fn create_pdr(&mut self, ie: &CreatePdr) -> Result<(), Refused> {
         let id = ie.pdr_id.0;
         let failed = Refused::rule(FailedRuleId::Pdr(id));
@@ -214,12 +233,10 @@ impl Rules {
         if !ie.activate_predefined_rules.is_empty() {
             return Err(Refused { error: Error { cause: Cause::UNKNOWN_PREDEFINED_RULE, ..failed.error }, ..failed });
         }
-        if ie.activation_time.is_some() || ie.deactivation_time.is_some() {
-            return Err(failed);
-        }
+        check_times(ie.activation_time, ie.deactivation_time, ie.pdr_id)?;
         let mut detection = detection(&ie.pdi, self, failed)?;
-        let tunnel = matches!(detection.matching, Matching::Tunnel { .. });
-        if tunnel && !ie.outer_header_removal.is_some_and(|r| r.is_gtpu()) {
+        check_removal(ie.outer_header_removal, ie.pdr_id)?;
+        if ie.outer_header_removal.is_none() && matches!(detection.matching, Matching::Tunnel { .. }) {
             return Err(Error::conditional_missing(OuterHeaderRemoval::ID).into());
         }
         ie.outer_header_removal.into_iter().for_each(|removal| detection.matching.set_removal(removal));
@@ -236,9 +253,11 @@ impl Rules {
 
     pub(crate) fn update_pdr(&mut self, ie: &UpdatePdr) -> Result<(), Refused> {
         let failed = Refused::rule(FailedRuleId::Pdr(ie.pdr_id.0));
-        if !ie.activate_predefined_rules.is_empty() || ie.activation_time.is_some() || ie.deactivation_time.is_some() {
-            return Err(failed);
+        if !ie.activate_predefined_rules.is_empty() || !ie.deactivate_predefined_rules.is_empty() {
+            return Err(Refused { error: Error { cause: Cause::UNKNOWN_PREDEFINED_RULE, ..failed.error }, ..failed });
         }
+        check_times(ie.activation_time, ie.deactivation_time, ie.pdr_id)?;
+        check_removal(ie.outer_header_removal, ie.pdr_id)?;
         let new = ie.pdi.as_ref().map(|pdi| detection(pdi, self, failed)).transpose()?;
         let pdr = self.pdrs.iter_mut().find(|pdr| pdr.id == ie.pdr_id.0).ok_or(failed)?;
         if let Some(mut new) = new {
@@ -285,7 +304,7 @@ impl Rules {
         let far = Far {
             id,
             action: action(ie.apply_action, id)?,
-            destination: parameters.map(|parameters| parameters.destination_interface),
+            destination: destination(parameters.map(|parameters| parameters.destination_interface), id)?,
             tunnel: tunnel(parameters.and_then(|p| p.outer_header_creation.as_ref()), id)?,
             bar: ie.bar_id.map(|bar| bar.0),
         };
@@ -301,7 +320,7 @@ impl Rules {
         }
         far.bar = ie.bar_id.map(|bar| bar.0).or(far.bar);
         if let Some(parameters) = &ie.update_forwarding_parameters {
-            far.destination = parameters.destination_interface.or(far.destination);
+            far.destination = destination(parameters.destination_interface, id)?.or(far.destination);
             far.tunnel = tunnel(parameters.outer_header_creation.as_ref(), id)?.or(far.tunnel);
         }
         Ok(())
@@ -361,15 +380,15 @@ impl Rules {
 
 impl Rules {
     pub(crate) fn create_bar(&mut self, ie: &CreateBar) -> Result<(), Refused> {
-        if self.bar.is_some() {
+        if self.bar(ie.bar_id.0).is_some() {
             return Err(Refused::rule(FailedRuleId::Bar(ie.bar_id.0)));
         }
-        self.bar = Some(Bar {
+        let bar = Bar {
             id: ie.bar_id.0,
             delay: ie.downlink_data_notification_delay.map_or(0, |delay| delay.0),
             packets: ie.suggested_buffering_packets_count.map(|count| count.0.into()),
-        });
-        Ok(())
+        };
+        push(&mut self.bars, bar)
     }
 
     pub(crate) fn update_bar(&mut self, ie: &UpdateBar) -> Result<(), Refused> {
@@ -390,15 +409,39 @@ impl Rules {
         delay: Option<DownlinkDataNotificationDelay>,
         packets: Option<u16>,
     ) -> Result<(), Refused> {
-        let bar = self.bar.as_mut().filter(|bar| bar.id == id.0).ok_or(Refused::rule(FailedRuleId::Bar(id.0)))?;
+        let bar = self.bars.iter_mut().find(|bar| bar.id == id.0).ok_or(Refused::rule(FailedRuleId::Bar(id.0)))?;
         bar.delay = delay.map_or(bar.delay, |delay| delay.0);
         bar.packets = packets.or(bar.packets);
         Ok(())
     }
 
+    /// Removes a BAR. Its FARs have none then.
     pub(crate) fn remove_bar(&mut self, ie: &RemoveBar) -> Result<(), Refused> {
-        let there = self.bar.take_if(|bar| bar.id == ie.bar_id.0);
-        there.map(drop).ok_or(Refused::rule(FailedRuleId::Bar(ie.bar_id.0)))
+        let id = ie.bar_id.0;
+        remove(&mut self.bars, |bar| bar.id == id, FailedRuleId::Bar(id))?;
+        self.fars.iter_mut().filter(|far| far.bar == Some(id)).for_each(|far| far.bar = None);
+        Ok(())
+    }
+}
+
+/// Refuses a PDR that is active at times only (DPDRA, TS 29.244 8.2.25).
+fn check_times(from: Option<ActivationTime>, to: Option<DeactivationTime>, pdr: PdrId) -> Result<(), Refused> {
+    let offending_ie = match (from, to) {
+        (None, None) => return Ok(()),
+        (Some(_), _) => ActivationTime::ID,
+        (None, Some(_)) => DeactivationTime::ID,
+    };
+    Err(Refused::named(Cause::SERVICE_NOT_SUPPORTED, offending_ie, FailedRuleId::Pdr(pdr.0)))
+}
+
+/// Refuses the removal of headers other than GTP-U.
+fn check_removal(ie: Option<OuterHeaderRemoval>, pdr: PdrId) -> Result<(), Refused> {
+    match ie {
+        Some(removal) if !removal.is_gtpu() => {
+            let (cause, rule) = (Cause::SERVICE_NOT_SUPPORTED, FailedRuleId::Pdr(pdr.0));
+            Err(Refused::named(cause, OuterHeaderRemoval::ID, rule))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -430,15 +473,36 @@ where
     Ok(rules.remove(position))
 }
 
-/// Checks the action of a FAR: it must have exactly one of DROP, FORW and BUFF, and not DUPL.
+/// Checks the action of a FAR (TS 29.244 8.2.26): exactly one of DROP, FORW and BUFF, and NOCP with
+/// BUFF only. Other flags belong to features that the UPF does not announce.
 fn action(action: ApplyAction, far: u32) -> Result<ApplyAction, Refused> {
     let kinds = [ApplyAction::DROP, ApplyAction::FORW, ApplyAction::BUFF];
-    let one = kinds.into_iter().filter(|kind| action.contains(*kind)).count() == 1;
-    if one && !action.contains(ApplyAction::DUPL) { Ok(action) } else { Err(Refused::rule(FailedRuleId::Far(far))) }
+    let served = kinds.into_iter().fold(ApplyAction::NOCP, |all, kind| all | kind);
+    let is_one = kinds.into_iter().filter(|kind| action.contains(*kind)).count() == 1;
+    let notifies_in_vain = action.contains(ApplyAction::NOCP) && !action.contains(ApplyAction::BUFF);
+    let cause = match action.0 & !served.0 {
+        0 if is_one && !notifies_in_vain => return Ok(action),
+        0 => Cause::RULE_FAILURE,
+        _ => Cause::SERVICE_NOT_SUPPORTED,
+    };
+    Err(Refused::named(cause, ApplyAction::ID, FailedRuleId::Far(far)))
+}
+
+fn destination(ie: Option<DestinationInterface>, far: u32) -> Result<Option<DestinationInterface>, Refused> {
+    use DestinationInterface as To;
+    match ie {
+        None | Some(To::ACCESS | To::CORE | To::N6_LAN | To::CP_FUNCTION) => Ok(ie),
+        Some(_) => Err(Refused::named(Cause::SERVICE_NOT_SUPPORTED, To::ID, FailedRuleId::Far(far))),
+    }
 }
 
 fn tunnel(ie: Option<&OuterHeaderCreation>, far: u32) -> Result<Option<Tunnel>, Refused> {
     let Some(ie) = ie else { return Ok(None) };
+    let has_more = ie.teid.is_none() || ie.c_tag.is_some() || ie.s_tag.is_some() || ie.indications != 0;
+    if has_more {
+        let (cause, rule) = (Cause::SERVICE_NOT_SUPPORTED, FailedRuleId::Far(far));
+        return Err(Refused::named(cause, OuterHeaderCreation::ID, rule));
+    }
     let usable = ie.teid.zip(ie.peer()).filter(|(_, address): &(Teid, IpAddr)| !address.is_unspecified());
     let (teid, address) = usable.ok_or(Refused::rule(FailedRuleId::Far(far)))?;
     Ok(Some(Tunnel { teid, address }))

@@ -6,7 +6,7 @@ mod table;
 pub(crate) use record::FoundSession;
 pub(crate) use table::Sessions;
 
-use crate::config::N3;
+use crate::machine::address_checks;
 use crate::machine::addresses::{Addresses, AllocatedAddresses};
 use crate::machine::compile::{self, ModificationScope};
 use crate::machine::entries::SessionEntries;
@@ -61,8 +61,9 @@ impl Session {
         request.create_fars.iter().try_for_each(|ie| rules.create_far(ie))?;
         request.create_qers.iter().try_for_each(|ie| rules.create_qer(ie))?;
         request.create_urrs.iter().try_for_each(|ie| rules.create_urr(ie, now))?;
-        request.create_bar.iter().try_for_each(|ie| rules.create_bar(ie))?;
+        request.create_bars.iter().try_for_each(|ie| rules.create_bar(ie))?;
         request.create_pdrs.iter().try_for_each(|ie| rules.create_pdr(ie))?;
+        rules.check_bars()?;
         let limit = request.user_plane_inactivity_timer.map(|timer| timer.0).filter(|seconds| *seconds > 0);
         Ok(Session {
             cp: request.cp_f_seid,
@@ -87,7 +88,7 @@ impl Session {
         addresses: &mut Addresses,
         plane: &mut impl TablesAccess,
     ) -> Result<(), Refused> {
-        check_families(&self.rules, settings.n3(seid))?;
+        address_checks::check_rules(&self.rules, settings.n3(seid), settings)?;
         let Session { rules, records, chosen, dnn, worker, simple, inactivity, .. } = self;
         let result = plane.change(|tables, released| {
             released.sources = settings.n3(seid).addresses();
@@ -120,6 +121,15 @@ impl Session {
             Matching::Downlink => None,
         };
         self.rules.pdrs.iter().filter_map(end).min()
+    }
+
+    /// Returns true if the session has this tunnel end.
+    fn has_end(&self, teid: Teid) -> bool {
+        let is_end = |pdr: &crate::machine::rules::Pdr| match pdr.detection.matching {
+            Matching::Tunnel { end, .. } => end.teid() == Some(teid),
+            Matching::Downlink => false,
+        };
+        self.rules.pdrs.iter().any(is_end)
     }
 
     /// Returns the destination of reports.
@@ -168,10 +178,14 @@ impl Session {
         let mut rules = self.rules.clone();
         let touched = touched(request, &rules);
         let mut removed = change_rules(&mut rules, request, now)?;
-        check_families(&rules, settings.n3(seid))?;
+        let updated = request.update_pdrs.iter().filter_map(|ie| Some((ie.pdr_id, ie.pdi.as_ref()?)));
+        let pdis = request.create_pdrs.iter().map(|ie| (ie.pdr_id, &ie.pdi)).chain(updated);
+        let is_new =
+            |(_, pdi): &(PdrId, &Pdi)| pdi.f_teid.and_then(|end| end.teid()).is_none_or(|teid| !self.has_end(teid));
+        address_checks::check_tunnel_ends(pdis.filter(is_new), settings)?;
+        address_checks::check_rules(&rules, settings.n3(seid), settings)?;
         let octets = self.fits(&rules, settings)?;
         self.has_room(octets, &rules, request, settings)?;
-        let flags = request.flags.unwrap_or_default();
         let (old, records, dnn) = (&self.rules, &mut self.records, self.dnn.as_deref());
         let (before, worker) = (self.chosen, self.worker);
         // 0 stops the timer (TS 29.244 8.2.83)
@@ -195,9 +209,6 @@ impl Session {
             records.watch(tables, seid, volume_left(&rules.urrs));
             records.set_lean(tables, simple && rules.urrs.is_empty());
             records.assign_worker(tables, worker);
-            if flags.contains(SmReqFlags::DROBU) {
-                records.downlinks.iter().for_each(|(_, id)| tables.drop_buffered(*id, released));
-            }
             Ok::<(), Refused>(())
         });
         if let Err(refused) = result {
@@ -278,16 +289,24 @@ impl Session {
     /// Applies the buffering parameters in the response to a report.
     pub(crate) fn update_bar(&mut self, ie: &UpdateBarInReport, plane: &mut impl TablesAccess) -> Result<(), Refused> {
         self.rules.update_bar_in_report(ie)?;
-        let packets = self.rules.bar.and_then(|bar| bar.packets).map(usize::from);
-        plane.change(|tables, _| self.records.downlinks.iter().for_each(|(_, id)| tables.limit_buffer(*id, packets)));
+        plane.change(|tables, _| {
+            for (ue, id) in &self.records.downlinks {
+                tables.limit_buffer(*id, compile::buffer_limit(&self.rules, *ue));
+            }
+        });
         Ok(())
     }
 
     /// Returns the delay of the downlink data report for this PDR, in units of 50 ms.
     pub(crate) fn report_delay(&self, pdr: u16) -> u8 {
         let far = self.rules.pdrs.iter().find(|other| other.id == pdr).and_then(|pdr| self.rules.far_by_id(pdr.far));
-        let bar = far.and_then(|far| far.bar);
-        self.rules.bar.filter(|own| bar == Some(own.id)).map_or(0, |bar| bar.delay)
+        far.and_then(|far| self.rules.bar(far.bar?)).map_or(0, |bar| bar.delay)
+    }
+
+    /// Returns the QoS flow of the packets that this PDR detects.
+    pub(crate) fn flow(&self, pdr: u16) -> Option<u8> {
+        let pdr = self.rules.pdrs.iter().find(|other| other.id == pdr)?;
+        compile::quality(&self.rules, pdr, false).ok()?.qfi
     }
 
     /// Returns true if this PDR still buffers packets.
@@ -428,31 +447,13 @@ fn choose(
     Ok(Some(chosen))
 }
 
-/// Checks that the UPF has an N3 address of a family that each tunnel end requests (TS 29.244
-/// 8.2.3).
-fn check_families(rules: &Rules, n3: N3) -> Result<(), Refused> {
-    let had = |pdr: &crate::machine::rules::Pdr| match pdr.detection.matching {
-        Matching::Tunnel { end: TunnelEnd::Choose { ipv4, ipv6, .. }, .. } => {
-            ipv4 && n3.ipv4.is_some() || ipv6 && n3.ipv6.is_some()
-        }
-        _ => true,
-    };
-    match rules.pdrs.iter().find(|pdr| !had(pdr)) {
-        None => Ok(()),
-        Some(pdr) => Err(Refused {
-            error: Error { cause: Cause::INVALID_F_TEID_ALLOCATION, offending_ie: Some(FTeid::ID) },
-            rule: Some(FailedRuleId::Pdr(pdr.id)),
-        }),
-    }
-}
-
 /// Applies removals, then new rules, then changes. Returns the removed URRs.
 fn change_rules(rules: &mut Rules, request: &SessionModificationRequest, now: u32) -> Result<Vec<Urr>, Refused> {
     request.remove_pdrs.iter().try_for_each(|ie| rules.remove_pdr(ie))?;
     request.remove_fars.iter().try_for_each(|ie| rules.remove_far(ie))?;
     request.remove_qers.iter().try_for_each(|ie| rules.remove_qer(ie))?;
     let removed = request.remove_urrs.iter().map(|ie| rules.remove_urr(ie)).collect::<Result<Vec<_>, _>>()?;
-    request.remove_bar.iter().try_for_each(|ie| rules.remove_bar(ie))?;
+    request.remove_bars.iter().try_for_each(|ie| rules.remove_bar(ie))?;
     // a removed URR measures no PDR
     for pdr in &mut rules.pdrs {
         pdr.urrs.retain(|id| !removed.iter().any(|urr| urr.id == *id));
@@ -460,13 +461,14 @@ fn change_rules(rules: &mut Rules, request: &SessionModificationRequest, now: u3
     request.create_fars.iter().try_for_each(|ie| rules.create_far(ie))?;
     request.create_qers.iter().try_for_each(|ie| rules.create_qer(ie))?;
     request.create_urrs.iter().try_for_each(|ie| rules.create_urr(ie, now))?;
-    request.create_bar.iter().try_for_each(|ie| rules.create_bar(ie))?;
+    request.create_bars.iter().try_for_each(|ie| rules.create_bar(ie))?;
     request.create_pdrs.iter().try_for_each(|ie| rules.create_pdr(ie))?;
     request.update_fars.iter().try_for_each(|ie| rules.update_far(ie))?;
     request.update_qers.iter().try_for_each(|ie| rules.update_qer(ie))?;
     request.update_urrs.iter().try_for_each(|ie| rules.update_urr(ie, now))?;
-    request.update_bar.iter().try_for_each(|ie| rules.update_bar(ie))?;
+    request.update_bars.iter().try_for_each(|ie| rules.update_bar(ie))?;
     request.update_pdrs.iter().try_for_each(|ie| rules.update_pdr(ie))?;
+    rules.check_bars()?;
     Ok(removed)
 }
 
@@ -483,6 +485,7 @@ fn touched(request: &SessionModificationRequest, before: &Rules) -> Modification
             .filter(ends)
             .map(|far| (far.far_id.0, before.far_by_id(far.far_id.0).and_then(|far| far.tunnel)))
             .collect(),
+        drops_buffered: request.flags.is_some_and(|flags| flags.contains(SmReqFlags::DROBU)),
     }
 }
 

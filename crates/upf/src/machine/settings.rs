@@ -28,8 +28,12 @@ pub(crate) struct Settings {
     pub(crate) address: IpAddr,
     /// The UPF's addresses on N3, one element for each module; at least one.
     pub(crate) n3: Vec<N3>,
+    /// All addresses on N3. Tunnel ends that the control plane allocates have one of them.
+    pub(crate) n3_addresses: Vec<IpAddr>,
     pub(crate) max_sessions: usize,
     pub(crate) pools: Vec<Pool>,
+    /// Networks that may be behind UEs, in addition to the pools.
+    pub(crate) framed: Vec<(IpAddr, u8)>,
     pub(crate) slices: Vec<DataSlice>,
     pub(crate) lean: Vec<LeanSlice>,
     pub(crate) response_time: Duration,

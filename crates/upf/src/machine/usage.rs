@@ -130,6 +130,7 @@ impl Urr {
     /// Returns an error if the URR is unsupported or lacks an element that a trigger needs.
     pub(crate) fn new(ie: &CreateUrr, now: u32) -> Result<Self, Refused> {
         check_monitoring(ie.monitoring_time)?;
+        check_information(ie.measurement_information, ie.urr_id)?;
         let information = ie.measurement_information.unwrap_or_default();
         let urr = Urr {
             id: ie.urr_id.0,
@@ -159,6 +160,7 @@ impl Urr {
 
     pub(crate) fn update(&mut self, ie: &UpdateUrr, now: u32) -> Result<(), Refused> {
         check_monitoring(ie.monitoring_time)?;
+        check_information(ie.measurement_information, ie.urr_id)?;
         let limits = &mut self.limits;
         self.method = ie.measurement_method.unwrap_or(self.method);
         self.triggers = ie.reporting_triggers.unwrap_or(self.triggers);
@@ -364,6 +366,17 @@ fn total(usage: Usage) -> u64 {
 /// Refuses a monitoring time: thresholds that change within a measurement are unsupported.
 fn check_monitoring(time: Option<MonitoringTime>) -> Result<(), Refused> {
     time.map_or(Ok(()), |_| Err(Refused::unsupported(MonitoringTime::ID)))
+}
+
+/// Refuses a measurement that is inactive at times (INAM, TS 29.244 8.2.68), and flags of later
+/// releases. MBQE has no effect: packets are measured after QoS enforcement.
+fn check_information(information: Option<MeasurementInformation>, urr: UrrId) -> Result<(), Refused> {
+    use MeasurementInformation as Flag;
+    let accepted = Flag::MBQE | Flag::RADI | Flag::ISTM | Flag::MNOP;
+    match information.is_none_or(|flags| accepted.contains(flags)) {
+        true => Ok(()),
+        false => Err(Refused::named(Cause::SERVICE_NOT_SUPPORTED, Flag::ID, FailedRuleId::Urr(urr.0))),
+    }
 }
 
 /// Maximum uncertainty of a packet time that is reported, in seconds.

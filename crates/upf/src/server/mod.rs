@@ -286,8 +286,10 @@ fn start_over(
     let settings = Settings {
         address: n4.ip(),
         n3: config.n3_endpoints(),
+        n3_addresses: config.n3_addresses(),
         max_sessions: config.max_sessions,
         pools: config.pools.clone(),
+        framed: config.framed.clone(),
         slices: config.slices.clone(),
         lean: config.lean.clone(),
         response_time: config.response_time.into(),

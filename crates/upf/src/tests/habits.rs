@@ -74,7 +74,7 @@ pub(crate) fn open5gs() -> SessionEstablishmentRequest {
         volume_threshold: Some(VolumeThreshold { total: Some(100 << 20), ..VolumeThreshold::default() }),
         ..CreateUrr::default()
     });
-    request.create_bar = Some(CreateBar { bar_id: BarId(1), ..CreateBar::default() });
+    request.create_bars.push(CreateBar { bar_id: BarId(1), ..CreateBar::default() });
     request.pdn_type = Some(PdnType::IPV4);
     request
 }

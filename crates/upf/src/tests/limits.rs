@@ -112,6 +112,25 @@ fn time_quota_closes_session() {
 }
 
 #[test]
+fn quota_ends_with_its_validity_time() {
+    let mut b = bench();
+    let validity = Some(QuotaValidityTime(30));
+    let volume_quota = Some(total(10_000));
+    let quota = CreateUrr { volume_quota, quota_validity_time: validity, ..urr(ReportingTriggers::QUVTI) };
+    let (seid, teid) = counted(&mut b, quota);
+    b.uplink(teid, &ipv4(UE, SERVER, 100));
+    b.advance(29);
+    assert_eq!(trigger(&mut b), None);
+    b.advance(1);
+    assert_eq!(trigger(&mut b), Some(UsageReportTrigger::QUVTI));
+    b.uplink(teid, &ipv4(UE, SERVER, 100));
+    assert_eq!((b.plane.n6.len(), b.plane.stats.dropped(DropReason::GateClosed)), (1, 1));
+    assert_eq!(b.modify(seid, &grant(10_000)).cause, Cause::REQUEST_ACCEPTED);
+    b.uplink(teid, &ipv4(UE, SERVER, 100));
+    assert_eq!((b.plane.n6.len(), trigger(&mut b)), (2, None));
+}
+
+#[test]
 fn times_are_told_when_they_are_reached() {
     let mut b = bench();
     let start_and_stop = ReportingTriggers::START | ReportingTriggers::STOPT | ReportingTriggers::TIMTH;
@@ -187,7 +206,7 @@ fn bar_limits_buffer_and_delays_report() {
     b.associate();
     let mut request = request();
     request.create_fars[1].bar_id = Some(BarId(1));
-    request.create_bar = Some(CreateBar {
+    request.create_bars.push(CreateBar {
         bar_id: BarId(1),
         downlink_data_notification_delay: Some(DownlinkDataNotificationDelay(40)),
         suggested_buffering_packets_count: Some(SuggestedBufferingPacketsCount(2)),

@@ -110,8 +110,6 @@ fn missing_element_is_named() {
     assert_eq!(refused(&|r| r.create_pdrs[0].urr_ids.push(UrrId(8))), failed(FailedRuleId::Pdr(1)));
     assert_eq!(refused(&|r| r.create_pdrs[1].pdr_id = PdrId(1)), failed(FailedRuleId::Pdr(1)));
     assert_eq!(refused(&|r| r.create_fars[1].far_id = FarId(1)), failed(FailedRuleId::Far(1)));
-    let both = ApplyAction::FORW | ApplyAction::BUFF;
-    assert_eq!(refused(&|r| r.create_fars[0].apply_action = both), failed(FailedRuleId::Far(1)));
     assert_eq!(refused(&|r| r.create_fars[0].apply_action = ApplyAction::BUFF), failed(FailedRuleId::Far(1)));
     let filter = |text: &str| vec![SdfFilter::new(text)];
     let other = "permit out tcp from any to assigned established";

@@ -7,6 +7,7 @@ mod limits;
 mod misuse;
 mod modules;
 mod nodes;
+mod refusals;
 mod reports;
 mod rules;
 mod scale;
@@ -66,8 +67,10 @@ fn bench_of(pools: Vec<crate::Pool>, limits: Limits) -> Bench {
     let settings = Settings {
         address: UPF.into(),
         n3: vec![N3 { ipv4: Some(UPF), ipv6: None }],
+        n3_addresses: vec![UPF.into()],
         max_sessions: 4,
         pools,
+        framed: vec![(Ipv4Addr::new(10, 45, 64, 0).into(), 18)],
         slices: vec![],
         lean: vec![],
         response_time: Duration::from_secs(3),
@@ -296,6 +299,9 @@ fn ipv4(source: Ipv4Addr, destination: Ipv4Addr, octets: u16) -> Vec<u8> {
     packet[2..4].copy_from_slice(&octets.to_be_bytes());
     packet.extend(source.octets());
     packet.extend(destination.octets());
+    let sum = packet.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u32>();
+    let checksum = !(sum % 0xffff) as u16;
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
     packet.resize(usize::from(octets), 0xa5);
     packet
 }

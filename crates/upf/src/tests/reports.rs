@@ -28,7 +28,9 @@ fn packet_for_idle_ue_waits_and_reports_once() {
     let out = b.events();
     let (sequence, report) = the_report(&out);
     assert_eq!(report.report_type, ReportType::DLDR);
-    assert_eq!(report.downlink_data.expect("there").pdr_ids[..], [PdrId(2)]);
+    let data = report.downlink_data.expect("there");
+    let flow = DownlinkDataServiceInformation { qfi: Some(1), paging_policy: None };
+    assert_eq!((&data.pdr_ids[..], &data.service_information[..]), (&[PdrId(2)][..], &[flow][..]));
     answer(&mut b, sequence, |_| {});
     assert_eq!(b.upf.deadline().map(|_| ()), Some(()), "the deadline passes without effect");
     let mut again = vec![];

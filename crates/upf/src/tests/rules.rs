@@ -4,7 +4,7 @@ use super::*;
 use vireo_datapath::DropReason;
 
 /// Returns a UDP packet from or to port 4000 of the UE.
-fn udp(source: Ipv4Addr, destination: Ipv4Addr, [from, to]: [u16; 2], octets: u16) -> Vec<u8> {
+pub(crate) fn udp(source: Ipv4Addr, destination: Ipv4Addr, [from, to]: [u16; 2], octets: u16) -> Vec<u8> {
     let mut packet = ipv4(source, destination, octets);
     packet[20..22].copy_from_slice(&from.to_be_bytes());
     packet[22..24].copy_from_slice(&to.to_be_bytes());
@@ -113,7 +113,9 @@ fn packets_of_one_flow_wait_while_others_pass() {
     assert_eq!(flows_of(&mut b), [Some(1)]);
     let out = b.events();
     let report = SessionReportRequest::parse(&Message::new(&out[0].1).expect("sound")).expect("a report");
-    assert_eq!(report.downlink_data.expect("there").pdr_ids[..], [PdrId(12)]);
+    let data = report.downlink_data.expect("there");
+    let flow = DownlinkDataServiceInformation { qfi: Some(5), paging_policy: None };
+    assert_eq!((&data.pdr_ids[..], &data.service_information[..]), (&[PdrId(12)][..], &[flow][..]));
     let mut change = forward(RAN_TEID);
     change.update_fars[0].far_id = FarId(7);
     b.modify(seid, &change);
@@ -154,6 +156,26 @@ fn session_between_upfs_relays_and_ends_tunnels() {
     assert_eq!(sent(&mut b), [(anchor, kind, Teid(0xa), 60), (GNB.into(), kind, RAN_TEID, 80)]);
     assert!(b.plane.n6.is_empty());
     let seid = response.up_f_seid.expect("there").seid;
+    // End Markers pass on in either direction (TS 29.281 7.3.2)
+    let markers = [(GNB.into(), ends[0], anchor, Teid(0xa)), (anchor, ends[1], GNB.into(), RAN_TEID)];
+    for (from, end, to, next) in markers {
+        let mut marker = [0; gtpu::SIGNALLING_OCTETS];
+        let marker = gtpu::end_marker(&mut marker, end).expect("short").to_vec();
+        b.plane.receive_n3((from, 2152).into(), &marker, b.now.instant);
+        assert_eq!(sent(&mut b), [(to, gtpu::MessageType::EndMarker, next, 0)]);
+    }
+    // the anchor does not have the tunnel: reported once (TS 23.527 5.3.3)
+    for expected in [1, 0] {
+        let mut error = [0; gtpu::SIGNALLING_OCTETS];
+        let error = gtpu::error_indication_message(&mut error, 0, Teid(0xa), anchor).expect("short").to_vec();
+        b.plane.receive_n3((anchor, 2152).into(), &error, b.now.instant);
+        let out = b.events();
+        assert_eq!(out.len(), expected);
+        let message = out.first().map(|(_, octets)| Message::new(octets).expect("sound"));
+        let report = message.map(|message| SessionReportRequest::parse(&message).expect("a report"));
+        let ends = report.and_then(|report| report.error_indication).map(|error| error.remote_f_teids.to_vec());
+        assert_eq!(ends, (expected == 1).then(|| vec![FTeid::new(Teid(0xa), anchor)]));
+    }
     b.modify(seid, &forward_to(Teid(0xcafe), GNB.into(), Some(SmReqFlags::SNDEM)));
     assert_eq!(sent(&mut b), [(GNB.into(), gtpu::MessageType::EndMarker, RAN_TEID, 0)]);
     b.uplink(ends[1], &ipv4(SERVER, UE, 80));
@@ -310,7 +332,7 @@ fn networks_behind_the_ue_are_reached_through_it() {
     assert_eq!(b.plane.stats.dropped(DropReason::UnknownUe), 1);
 }
 
-fn pool(name: &str, network: [u8; 4]) -> crate::Pool {
+pub(crate) fn pool(name: &str, network: [u8; 4]) -> crate::Pool {
     let dnn = name.parse().expect("a name");
     crate::Pool { dnn, ipv4: Some((network.into(), 29)), ipv6: None, mtu: 1400, dns: vec![], isolated: false }
 }

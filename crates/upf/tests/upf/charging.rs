@@ -249,7 +249,7 @@ fn received(w: &World, side: &str) -> (u64, u64) {
 }
 
 /// Gives a socket a buffer for all packets of a test, so that a busy machine loses none.
-fn takes_all(socket: &UdpSocket) {
+pub(crate) fn takes_all(socket: &UdpSocket) {
     rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, 64 << 20).expect("root");
     socket.set_read_timeout(Some(Duration::from_millis(50))).expect("set");
 }
@@ -280,7 +280,7 @@ fn send(mut one: impl FnMut(usize, usize)) -> u64 {
 }
 
 /// Stops the receiving threads on drop, also if a check fails.
-struct Receiving<'a>(&'a AtomicBool);
+pub(crate) struct Receiving<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Receiving<'_> {
     fn drop(&mut self) {

@@ -7,6 +7,7 @@ mod charging;
 mod direct;
 mod host_routes;
 mod life;
+mod modified;
 mod modules;
 mod pace;
 mod packets;

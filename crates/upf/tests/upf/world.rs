@@ -139,10 +139,16 @@ impl World {
         emit(&mut octets, self.sequence).expect("short");
         self.smf.send_to(&octets, (self.upf, PORT)).expect("sent");
         let mut buffer = [0; 2048];
-        let (length, _) = self.smf.recv_from(&mut buffer).expect("an answer");
-        let message = Message::new(&buffer[..length]).expect("sound");
-        assert_eq!(message.sequence(), self.sequence);
-        T::parse(&message).expect("the answer to this request")
+        loop {
+            let (length, _) = self.smf.recv_from(&mut buffer).expect("an answer");
+            let message = Message::new(&buffer[..length]).expect("sound");
+            // A heartbeat of the UPF.
+            if message.message_type() == MessageType::HEARTBEAT_REQUEST {
+                continue;
+            }
+            assert_eq!(message.sequence(), self.sequence);
+            return T::parse(&message).expect("the answer to this request");
+        }
     }
 
     pub(crate) fn associate(&mut self) {

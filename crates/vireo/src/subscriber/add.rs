@@ -3,7 +3,7 @@ use std::io::{self, BufRead, IsTerminal, Read};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use vireo_config::Failure;
 use vireo_core::subscription::{DnnSubscription, SliceSubscription, Subscription};
-use vireo_subscribers::{Key, OnExisting, Store, Subscriber};
+use vireo_subscribers::{Key, Msisdn, OnExisting, Store, Subscriber};
 use vireo_types::{Dialect, Dnn, Network, PduSessionType, Snssai, Supi, SupiError};
 
 /// Upper bound of a line with a key, in bytes.
@@ -15,6 +15,9 @@ pub(super) struct Args {
     /// Set the IMSI of the subscriber, or of the first one of a range
     #[arg(long)]
     imsi: Supi,
+    /// Set the MSISDN (GPSI), 5 to 15 digits with country code
+    #[arg(long, conflicts_with = "count")]
+    msisdn: Option<Msisdn>,
     /// Set K, 32 hexadecimal digits, or - for the next line of stdin
     #[arg(long)]
     k: String,
@@ -45,6 +48,9 @@ pub(super) struct Args {
     /// Restrict NR as secondary RAT of the subscriber in 4G (EN-DC)
     #[arg(long)]
     restrict_dcnr: bool,
+    /// Set the Index to RAT/Frequency Selection Priority, 1 to 256
+    #[arg(long, value_name = "INDEX", value_parser = clap::value_parser!(u16).range(1..=256))]
+    rfsp: Option<u16>,
     /// Set the static IPv4 address in the first data network
     ///
     /// `dnn.NAME.static-ipv4` must contain it.
@@ -87,6 +93,7 @@ pub(super) fn run(store: &mut Store, args: &Args) -> Result<(), Failure> {
         (None, None) => return Err(Failure("give --opc or --op".into())),
     };
     let first = vireo_subscribers::format::check(Subscriber {
+        msisdn: args.msisdn.clone(),
         amf: args.amf,
         static_ipv4: args.static_ipv4,
         subscription: subscription(args),
@@ -140,5 +147,6 @@ fn subscription(args: &Args) -> Subscription {
     if let Some(first) = slices.first_mut().and_then(|slice| slice.dnns.first_mut()) {
         (first.static_ipv6_prefix, first.framed_routes) = (args.static_ipv6, args.framed_routes.clone());
     }
-    Subscription { slices, only, restricts_dcnr: args.restrict_dcnr, ..Default::default() }
+    let rfsp = args.rfsp.and_then(std::num::NonZeroU16::new);
+    Subscription { slices, only, restricts_dcnr: args.restrict_dcnr, rfsp, ..Default::default() }
 }

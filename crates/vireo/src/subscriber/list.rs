@@ -59,7 +59,12 @@ fn print(args: &Args, total: u64, found: &[Subscriber]) -> io::Result<()> {
 
 fn without_keys(s: &Subscriber) -> serde_json::Value {
     let amf = format!("{:02x}{:02x}", s.amf[0], s.amf[1]);
-    json!({ "imsi": s.supi.reveal(), "amf": amf, "ipv4": s.static_ipv4, "subscription": s.subscription })
+    let mut record =
+        json!({ "imsi": s.supi.reveal(), "amf": amf, "ipv4": s.static_ipv4, "subscription": s.subscription });
+    if let Some(msisdn) = &s.msisdn {
+        record["msisdn"] = msisdn.reveal().into();
+    }
+    record
 }
 
 fn line(s: &Subscriber) -> String {

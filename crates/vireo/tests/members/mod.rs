@@ -7,7 +7,7 @@ use crate::space::{Child, VIREO};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -67,6 +67,16 @@ impl Member {
         stream.read_to_string(&mut answer).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
         Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+    }
+
+    /// Returns the answer of a request that does not end, with the token of the cluster.
+    pub(crate) fn stream(&self, path: &str) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(self.api).expect("a connection");
+        stream.set_read_timeout(Some(WITHIN)).expect("a time limit");
+        let (host, token) = (self.api, fs::read_to_string(&self.token).unwrap_or_default());
+        let token = token.trim();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n").expect("sent");
+        BufReader::new(stream)
     }
 
     /// Returns the body of a successful request as JSON.

@@ -86,6 +86,21 @@ fn transport() -> Vec<Case> {
             RAN_UE_NGAP_ID = ran_id(),
             UERadioCapability = UERadioCapability((0..64).collect::<Vec<u8>>().into())
         ),
+        ngap_case!(
+            "UERadioCapabilityInfoIndication-formats",
+            InitiatingMessage,
+            UERadioCapabilityInfoIndication,
+            UERadioCapabilityInfoIndication,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            UERadioCapability = UERadioCapability(vec![0x5a_u8; 32].into()),
+            UERadioCapabilityForPaging = UERadioCapabilityForPaging::new(
+                Some(UERadioCapabilityForPagingOfNR(vec![6_u8; 30].into())),
+                Some(UERadioCapabilityForPagingOfEUTRA(vec![7_u8; 30].into())),
+                None
+            ),
+            UERadioCapability_EUTRA_Format = UERadioCapability(vec![0xa5_u8; 32].into())
+        ),
     ]
 }
 
@@ -130,7 +145,17 @@ fn context() -> Vec<Case> {
             AllowedNSSAI = allowed(),
             UESecurityCapabilities = algorithms(),
             SecurityKey = key(),
-            MobilityRestrictionList = restrictions()
+            MobilityRestrictionList = restrictions(),
+            IndexToRFSP = IndexToRFSP(256)
+        ),
+        ngap_case!(
+            "UEContextModificationRequest-rfsp",
+            InitiatingMessage,
+            UEContextModification,
+            UEContextModificationRequest,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            IndexToRFSP = IndexToRFSP(7)
         ),
         ngap_case!(
             "UEContextModificationRequest-key",

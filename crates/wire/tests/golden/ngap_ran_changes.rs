@@ -112,6 +112,16 @@ fn reports() -> Vec<Case> {
             UserLocationInformation = location()
         ),
         ngap_case!(
+            "LocationReportingControl",
+            InitiatingMessage,
+            LocationReportingControl,
+            LocationReportingControl,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            LocationReportingRequestType =
+                LocationReportingRequestType::new(EventType::change_of_serve_cell, ReportArea::cell, None, None, None)
+        ),
+        ngap_case!(
             "LocationReport",
             InitiatingMessage,
             LocationReport,

@@ -62,6 +62,12 @@ fn modify_transfer() -> Vec<u8> {
     encoded(&PDUSessionResourceModifyRequestTransfer::new(ProtocolIEContainer(ies)))
 }
 
+/// PDU Session Resource Modify Unsuccessful Transfer.
+fn unmodified_transfer() -> Vec<u8> {
+    let cause = Cause::radioNetwork(CauseRadioNetwork::radio_resources_not_available);
+    encoded(&PDUSessionResourceModifyUnsuccessfulTransfer::new(cause, None, None))
+}
+
 /// PDU Session Resource Modify Response Transfer.
 fn modified_transfer() -> Vec<u8> {
     let flows = vec![QosFlowAddOrModifyResponseItem::new(QosFlowIdentifier(1), None)];
@@ -125,6 +131,20 @@ fn modifications() -> Vec<Case> {
                 PDUSessionResourceModifyListModRes(vec![PDUSessionResourceModifyItemModRes::new(
                     PDUSessionID(5),
                     modified_transfer().into(),
+                    None
+                )])
+        ),
+        ngap_case!(
+            "PDUSessionResourceModifyResponse-failed",
+            SuccessfulOutcome,
+            PDUSessionResourceModify,
+            PDUSessionResourceModifyResponse,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            PDUSessionResourceFailedToModifyListModRes =
+                PDUSessionResourceFailedToModifyListModRes(vec![PDUSessionResourceFailedToModifyItemModRes::new(
+                    PDUSessionID(5),
+                    unmodified_transfer().into(),
                     None
                 )])
         ),

@@ -116,11 +116,12 @@ pub(crate) fn establishment() -> SessionEstablishmentRequest {
         create_fars: [uplink, downlink].into_iter().collect(),
         create_urrs: [urr()].into_iter().collect(),
         create_qers: [ambr, flow].into_iter().collect(),
-        create_bar: Some(CreateBar {
+        create_bars: std::iter::once(CreateBar {
             bar_id: BarId(1),
             downlink_data_notification_delay: Some(DownlinkDataNotificationDelay(4)),
             suggested_buffering_packets_count: Some(SuggestedBufferingPacketsCount(64)),
-        }),
+        })
+        .collect(),
         pdn_type: Some(PdnType::IPV4V6),
         user_plane_inactivity_timer: Some(UserPlaneInactivityTimer(900)),
         user_id: Some(UserId {
@@ -159,17 +160,18 @@ pub(crate) fn modification() -> SessionModificationRequest {
         remove_fars: [RemoveFar { far_id: FarId(3) }].into_iter().collect(),
         remove_urrs: [RemoveUrr { urr_id: UrrId(3) }].into_iter().collect(),
         remove_qers: [RemoveQer { qer_id: QerId(3) }].into_iter().collect(),
-        remove_bar: Some(RemoveBar { bar_id: BarId(1) }),
+        remove_bars: std::iter::once(RemoveBar { bar_id: BarId(1) }).collect(),
         create_pdrs: vec![uplink_pdr()],
         update_pdrs: vec![pdr],
         update_fars: [far].into_iter().collect(),
         update_urrs: vec![urr],
         update_qers: vec![qer],
-        update_bar: Some(UpdateBar {
+        update_bars: std::iter::once(UpdateBar {
             bar_id: BarId(2),
             suggested_buffering_packets_count: Some(SuggestedBufferingPacketsCount(8)),
             ..UpdateBar::default()
-        }),
+        })
+        .collect(),
         flags: Some(SmReqFlags::DROBU | SmReqFlags::QAURR),
         query_urrs: [QueryUrr { urr_id: UrrId(1) }].into_iter().collect(),
         ..SessionModificationRequest::default()

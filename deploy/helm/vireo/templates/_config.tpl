@@ -62,6 +62,19 @@ tls = { certificate = "/etc/vireo-tls/tls.crt", key = "/etc/vireo-tls/tls.key", 
 {{- with $v.controllers.etcd.endpoints }}
 etcd = {{ include "vireo.texts" . }}
 {{- end }}
+{{- with $v.hosts.scaling }}
+{{- if .enabled }}
+
+[scaling]
+least = {{ int .least }}
+most = {{ int .most }}
+idle = {{ int .idle }}
+high = {{ printf "%.4f" (float64 .high) }}
+low = {{ printf "%.4f" (float64 .low) }}
+lasts = {{ .lasts | quote }}
+kubernetes = { stateful-set = "{{ include "vireo.fullname" $ }}-host" }
+{{- end }}
+{{- end }}
 
 [replication]
 mode = {{ $v.replication.mode | quote }}

@@ -188,13 +188,25 @@ securityContext:
 {{- if and (gt (int $v.controllers.replicas) 1) (not $v.controllers.etcd.endpoints) -}}
 {{- fail "controllers.replicas: several controllers need controllers.etcd.endpoints" -}}
 {{- end -}}
+{{- if and $v.hosts.autoscaling.enabled $v.hosts.scaling.enabled -}}
+{{- fail "hosts.scaling, hosts.autoscaling: enable one of both" -}}
+{{- end -}}
+{{- if and $v.hosts.scaling.enabled $v.state.redis -}}
+{{- fail "hosts.scaling: hosts with state.redis migrate no UEs; use hosts.replicas or hosts.autoscaling" -}}
+{{- end -}}
 {{- $most := ternary (int $v.hosts.autoscaling.maxReplicas) (int $v.hosts.replicas) $v.hosts.autoscaling.enabled -}}
+{{- if $v.hosts.scaling.enabled -}}
+{{- $most = add (int $v.hosts.scaling.most) (int $v.hosts.scaling.idle) -}}
+{{- end -}}
 {{- if gt $most (int $v.hosts.addressParts) -}}
-{{- fail "hosts.addressParts: each host needs one, also those that autoscaling adds" -}}
+{{- fail "hosts.addressParts: each host needs one, also those that scaling adds and idle ones" -}}
 {{- end -}}
 {{- $least := ternary (int $v.hosts.autoscaling.minReplicas) (int $v.hosts.replicas) $v.hosts.autoscaling.enabled -}}
+{{- if $v.hosts.scaling.enabled -}}
+{{- $least = int $v.hosts.scaling.least -}}
+{{- end -}}
 {{- if gt (int $v.hosts.required) $least -}}
-{{- fail "hosts.required: more hosts than hosts.replicas (or autoscaling.minReplicas) never join" -}}
+{{- fail "hosts.required: more than hosts.replicas (autoscaling.minReplicas, scaling.least) may never join" -}}
 {{- end -}}
 {{- if and $v.state.redis (ne $v.replication.mode "none") -}}
 {{- fail "replication.mode: only none is allowed with state.redis" -}}

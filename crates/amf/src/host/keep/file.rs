@@ -5,9 +5,10 @@ use crate::host::error::HostError;
 use rustc_hash::FxHasher;
 use std::collections::VecDeque;
 use std::hash::Hasher;
-use vireo_core::amf::context::Counts;
+use vireo_core::amf::context::{self, Counts};
 use vireo_core::config::CoreConfig;
 use vireo_ops::config::{KeepConfig, KeepFile};
+use vireo_store::CommitError;
 use vireo_store::records::{ContextFile, Opened, ShmError};
 use vireo_store::region::{Region, Slot, Snapshot};
 use vireo_types::{Duration, Instant};
@@ -163,7 +164,15 @@ impl Keep {
         }
         let Some(counts) = Counts::from_record(&self.snapshot.context) else { return };
         let Some(location) = location.or_else(|| self.file.place()) else { return self.full() };
-        match self.file.put(location, &self.snapshot.context) {
+        let stored = match self.file.put(location, &self.snapshot.context) {
+            // It does not fit with its radio capabilities: a RAN node asks the UE for them again.
+            Err(CommitError::TooLarge(octets)) => match context::without_radio_capability(&self.snapshot.context) {
+                Ok(smaller) => self.file.put(location, &smaller),
+                Err(_) => Err(CommitError::TooLarge(octets)),
+            },
+            stored => stored,
+        };
+        match stored {
             Ok(()) => {
                 self.file.set(location, counts.word());
                 *self.entry(slot) =
@@ -208,7 +217,7 @@ pub(super) struct Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vireo_core::amf::context::{self, EncodedContext, NasSecurity, Registration, UeContext};
+    use vireo_core::amf::context::{EncodedContext, NasSecurity, Registration, UeContext};
     use vireo_store::records::OpenedContext;
     use vireo_store::region::{RegionConfig, Worker};
     use vireo_types::Ltmsi;
@@ -228,7 +237,8 @@ mod tests {
         fn new() -> Self {
             let directory = tempfile::tempdir_in("/dev/shm").unwrap();
             let key = postcard::from_bytes(&[1; 32]).unwrap();
-            let region = Region::create(RegionConfig::new(4, 2, 32 << 20)).unwrap();
+            let large = RegionConfig { large_records: true, ..RegionConfig::new(4, 2, 32 << 20) };
+            let region = Region::create(large).unwrap();
             let mut ue = UeContext::new(Ltmsi::from_raw(9));
             ue.registration = Registration::Registered;
             ue.security = Some(NasSecurity::fresh(1, [7; 32], IntegrityAlgorithm::NIA2, CipheringAlgorithm::NEA2));
@@ -289,6 +299,22 @@ mod tests {
         }
         drop(keep);
         assert_eq!(next(&bench), [Some((9, 18))]);
+    }
+
+    #[test]
+    fn large_context_fits_without_capability() {
+        let mut bench = Bench::new();
+        let (mut keep, _) = bench.open();
+        let slot = bench.worker.insert(bench.ue.ltmsi).unwrap();
+        bench.counts((1, 2));
+        bench.ue.radio_capability = vec![7; vireo_types::limits::UE_CAPABILITY_OCTETS];
+        bench.commit(&mut keep, slot, 0);
+        assert!(!keep.store(&bench.region, true, Instant(0)));
+        drop(keep);
+        assert_eq!(next(&bench), [Some((1, 2))]);
+        let (_, opened) = bench.open();
+        let found = context::decode(&opened.contexts[0].octets).unwrap();
+        assert!(found.is_registered() && found.radio_capability.is_empty());
     }
 
     #[test]

@@ -337,8 +337,10 @@ fn largest_radio_capability_has_room() {
         let mut hand = contexts.take().expect("a context");
         if input > 1 {
             assert_eq!(hand.ue.radio_capability, vec![7; UE_CAPABILITY_OCTETS]);
+            assert_eq!(hand.ue.reachability.paging.other.whole, vec![9; UE_CAPABILITY_OCTETS]);
         }
         hand.ue.radio_capability = vec![7; UE_CAPABILITY_OCTETS];
+        hand.ue.reachability.paging.other.whole = vec![9; UE_CAPABILITY_OCTETS];
         let outbox = vec![3; NGAP_PDU_OCTETS + 1024];
         contexts.commit_alone(&mut worker, hand, false, CommitTerms::from_input(input), &outbox).unwrap();
     }

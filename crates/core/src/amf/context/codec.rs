@@ -243,6 +243,23 @@ pub fn decode(octets: &[u8]) -> Result<UeContext, CodecError> {
     EncodedContext::new(octets)?.decode()
 }
 
+/// Returns an encoded context without the radio capabilities of the UE, under the same versions: a
+/// RAN node asks the UE for them again.
+///
+/// # Errors
+///
+/// As [`decode`] and [`encode`].
+pub fn without_radio_capability(octets: &[u8]) -> Result<Vec<u8>, CodecError> {
+    let stored = EncodedContext::new(octets)?;
+    let mut context = stored.decode()?;
+    context.delete_radio_capability();
+    let encoded = encode(&context, Vec::new())?;
+    let EncodedContext { versions: Versions { layout, .. }, perpetual, ephemeral } = EncodedContext::new(&encoded)?;
+    let mut out = Vec::new();
+    EncodedContext { versions: Versions { layout, ..stored.versions }, perpetual, ephemeral }.put(&mut out)?;
+    Ok(out)
+}
+
 /// Encoder of a context that stays decoded between steps. It detects by comparison which pieces of
 /// the perpetual part a step left unchanged, and reuses their octets.
 #[derive(Debug)]
@@ -355,9 +372,11 @@ impl IncrementalEncoder {
 mod tests {
     use super::*;
     use crate::amf::context::Registration;
+    use crate::smf::tests::Bench;
+    use crate::smf::{ModificationCommand, RanTerms, TermsChange, UpfUpdate};
     use crate::subscription::{Ambr, Subscription};
     use std::sync::Arc;
-    use vireo_types::{Bucket, Ltmsi, Tmsi};
+    use vireo_types::{Bucket, Instant, Ltmsi, Tmsi};
 
     fn context() -> UeContext {
         UeContext::new(Ltmsi::new(Bucket::new(7), 9))
@@ -416,6 +435,38 @@ mod tests {
             assert_eq!(IncrementalEncoder::from_stored(&ue, &kept).map(|p| p.versions()), Ok(parts.versions()));
             before = kept;
         }
+    }
+
+    /// A RAN node has refused a change: the end of the change restores the former terms.
+    #[test]
+    fn end_of_change_stores_terms_again() {
+        let mut ue = context();
+        ue.sessions = vec![Bench::active().sm().clone()];
+        let former = ue.sessions[0].terms.clone();
+        let mut parts = IncrementalEncoder::new(&ue).expect("it encodes");
+        let ran = RanTerms::Unknown;
+        let change = TermsChange { upf: UpfUpdate::Done, command: ModificationCommand::Due, since: Instant(0), ran };
+        (ue.sessions[0].terms.five_qi, ue.sessions[0].terms.change) = (7, Some(change));
+        parts.encode(&ue, &mut Vec::new()).expect("it encodes");
+        ue.sessions[0].terms = former.clone();
+        let mut octets = Vec::new();
+        assert_eq!(parts.encode(&ue, &mut octets), Ok(true));
+        assert_eq!(decode(&octets).map(|ue| ue.sessions[0].terms.clone()), Ok(former));
+    }
+
+    #[test]
+    fn context_without_capability_keeps_versions() {
+        let mut ue = context();
+        ue.identity.tmsi = Some(Tmsi(7));
+        let before = encode(&ue, Vec::new()).expect("it encodes");
+        ue.radio_capability = vec![7; 70_000];
+        let mut large = Vec::new();
+        encode_after(&ue, &before, &mut large).expect("it encodes");
+        let small = without_radio_capability(&large).expect("it encodes");
+        let versions = |octets: &[u8]| EncodedContext::new(octets).expect("a record").versions;
+        assert_eq!(versions(&small), versions(&large));
+        ue.radio_capability.clear();
+        assert_eq!(decode(&small), Ok(ue));
     }
 
     #[test]

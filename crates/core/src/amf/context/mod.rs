@@ -25,12 +25,12 @@ pub use capability::{EnDc, UeSecurityCapability};
 pub use ciot::{Ciot, CiotFeatures};
 pub use codec::{
     CodecError, EncodedContext, IncrementalEncoder, LAYOUT_VERSION, OLDEST_LAYOUT, Versions, decode, encode,
-    encode_after,
+    encode_after, without_radio_capability,
 };
 pub use connection::{Connection, RanContext};
 pub use deferred::DeferredSessionMessage;
 pub use mapped::{HandoverKeys, S1_TO_N1_OCTETS};
-pub use paging_info::{DrxCycle, ExtendedDrx, PagingInfo, PowerSaving};
+pub use paging_info::{DrxCycle, ExtendedDrx, PagingInfo, PowerSaving, RadioCapability};
 pub use pending::PendingWork;
 pub use remote_sessions::{
     HandoverSmfStage, HandoverSmfState, PendingServiceAccept, PiggybackState, RemoteSession, RemoteSessions,
@@ -50,6 +50,7 @@ use crate::smf::SmContext;
 use crate::subscription::{Ambr, Subscription};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use vireo_types::{AmfUeNgapId, AssocId, Dialect, Guti, Instant, Ltmsi, Pei, Plmn, Snssai, Supi, Tac, Tai, Tmsi};
 
@@ -75,8 +76,8 @@ pub struct UeContext {
     pub subscription: Option<Arc<Subscription>>,
     /// Allowed NSSAI, the S-NSSAI of the home slice first.
     pub allowed: SmallVec<[Snssai; 2]>,
-    /// UE Radio Capability, opaque (TS 38.413 9.3.1.74). Sent to the RAN node at every context
-    /// set-up.
+    /// UE Radio Capability, opaque (TS 38.413 9.3.1.74), in the coding of [`PagingInfo::coding`].
+    /// Sent to the RAN node at every context set-up.
     pub radio_capability: Vec<u8>,
     pub sessions: Vec<SmContext>,
     /// Sessions of a separate SMF, in SBA mode ([`crate::sba`]).
@@ -302,6 +303,11 @@ impl UeContext {
             uplink_bps: subscribed.uplink_bps.min(sum.uplink_bps),
             downlink_bps: subscribed.downlink_bps.min(sum.downlink_bps),
         }
+    }
+
+    /// Returns the Index to RAT/Frequency Selection Priority of the subscriber.
+    pub fn rfsp(&self) -> Option<NonZeroU16> {
+        self.subscription.as_ref().and_then(|subscription| subscription.rfsp)
     }
 
     /// Returns true if the UE may not use NR as secondary RAT, by subscription or configuration.

@@ -4,7 +4,7 @@ use super::{Ciot, Reachability, UeContext};
 use crate::config::CoreConfig;
 use crate::octets;
 use serde::{Deserialize, Serialize};
-use vireo_types::{Dialect, Duration, Instant};
+use vireo_types::{Dialect, Duration, Instant, limits};
 
 /// How an idle UE is paged, and when it listens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,13 +22,45 @@ pub struct PagingInfo {
     /// Optimisations that decide how the UE is served once it responds.
     #[serde(default)]
     pub ciot: Ciot,
+    /// UE radio capabilities in the coding of the other dialect.
+    #[serde(default)]
+    pub other: RadioCapability,
+}
+
+/// UE radio capabilities in the coding of one dialect, opaque. Empty = unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RadioCapability {
+    /// UE Radio Capability (TS 36.413 9.2.1.27; TS 38.413 9.3.1.74).
+    #[serde(with = "octets")]
+    pub whole: Vec<u8>,
+    /// UE Radio Capability for Paging (TS 36.413 9.2.1.98; TS 38.413 9.3.1.68, with its PER
+    /// encoding).
+    #[serde(with = "octets")]
+    pub paging: Vec<u8>,
+}
+
+impl RadioCapability {
+    /// Returns the capabilities without those that are too large to be stored, because a part of
+    /// one would not decode; and true if there are such.
+    pub(crate) fn limited(self) -> (Self, bool) {
+        let fits = |octets: &Vec<u8>, limit| octets.len() <= limit;
+        let RadioCapability { whole, paging } = self;
+        let whole_fits = fits(&whole, limits::UE_CAPABILITY_OCTETS);
+        let paging_fits = fits(&paging, limits::PAGING_CAPABILITY_OCTETS);
+        let stored = RadioCapability {
+            whole: if whole_fits { whole } else { Vec::new() },
+            paging: if paging_fits { paging } else { Vec::new() },
+        };
+        (stored, !whole_fits || !paging_fits)
+    }
 }
 
 impl PagingInfo {
     /// Returns true if nothing is known of the UE.
     pub fn is_empty(&self) -> bool {
-        let PagingInfo { coding, capability, drx, extended_drx, power_saving, ciot } = self;
+        let PagingInfo { coding, capability, drx, extended_drx, power_saving, ciot, other } = self;
         let none = drx.is_none() && extended_drx.is_none() && power_saving.is_none();
+        let none = none && *other == RadioCapability::default();
         none && *coding == Dialect::Nr && capability.is_empty() && *ciot == Ciot::default()
     }
 
@@ -39,7 +71,8 @@ impl PagingInfo {
 
     /// Returns the UE Radio Capability for Paging, if it has the coding of the dialect.
     pub(crate) fn capability_for(&self, dialect: Dialect) -> Option<&[u8]> {
-        (self.coding == dialect && !self.capability.is_empty()).then_some(&self.capability[..])
+        let capability = if self.coding == dialect { &self.capability } else { &self.other.paging };
+        Some(&capability[..]).filter(|octets| !octets.is_empty())
     }
 }
 
@@ -115,18 +148,38 @@ pub struct PowerSaving {
 }
 
 impl UeContext {
+    /// Stores radio capabilities that a RAN node reports, in the coding of its dialect and, as far
+    /// as it knows them, in that of the other dialect.
+    pub(crate) fn store_radio_capability(&mut self, coding: Dialect, own: RadioCapability, other: RadioCapability) {
+        let info = &mut self.reachability.paging;
+        if info.coding != coding {
+            std::mem::swap(&mut self.radio_capability, &mut info.other.whole);
+            std::mem::swap(&mut info.capability, &mut info.other.paging);
+            info.coding = coding;
+        }
+        (self.radio_capability, info.capability) = (own.whole, own.paging);
+        if !other.whole.is_empty() {
+            info.other.whole = other.whole;
+        }
+        if !other.paging.is_empty() {
+            info.other.paging = other.paging;
+        }
+    }
+
     /// Deletes the radio capability, so that the RAN node asks the UE (TS 23.401 5.11.2, TS 23.501
     /// 5.4.4.1).
     pub(crate) fn delete_radio_capability(&mut self) {
         self.radio_capability = Vec::new();
         self.reachability.paging.capability = Vec::new();
+        self.reachability.paging.other = RadioCapability::default();
         self.reachability.paging.coding = Dialect::default();
     }
 
-    /// Returns the UE Radio Capability, if it has the coding of the dialect; else nothing, and the
-    /// RAN node asks the UE.
+    /// Returns the UE Radio Capability in the coding of the dialect; nothing if it is unknown, and
+    /// the RAN node asks the UE.
     pub(crate) fn radio_capability_for(&self, dialect: Dialect) -> &[u8] {
-        if self.reachability.paging.coding == dialect { &self.radio_capability } else { &[] }
+        let info = &self.reachability.paging;
+        if info.coding == dialect { &self.radio_capability } else { &info.other.whole }
     }
 }
 

@@ -167,6 +167,9 @@ struct StoredSession {
     #[serde(with = "postcard::fixint::le")]
     up_seid: u64,
     uplink: Option<Tunnel>,
+    /// True if a change of the terms was in progress: its end may have restored earlier ones.
+    #[serde(skip)]
+    changes: bool,
 }
 
 /// Returns the perpetual part of a context. Together with [`ephemeral`] it covers every field but
@@ -487,6 +490,7 @@ impl StoredSession {
             cp_seid: relative_seid(sm.pfcp.cp_seid, ue.ltmsi, sm.index),
             up_seid: sm.pfcp.up_seid,
             uplink: sm.uplink,
+            changes: sm.terms.change.is_some(),
         }
     }
 
@@ -505,6 +509,7 @@ impl StoredSession {
             cp_seid,
             up_seid,
             uplink,
+            changes,
         } = self;
         let same = (*cp_seid, *up_seid, *uplink)
             == (relative_seid(sm.pfcp.cp_seid, ue.ltmsi, sm.index), sm.pfcp.up_seid, sm.uplink)
@@ -512,7 +517,7 @@ impl StoredSession {
             && (*always_on, *integrity_rate, *upf) == (sm.always_on, !sm.integrity_rate, sm.pfcp.upf);
         // Terms change only with a change in progress, and a SEID belongs to one session. Comparing
         // them would load the subscription into the cache.
-        let same = same && sm.terms.change.is_none();
+        let same = same && sm.terms.change.is_none() && !changes;
         debug_assert!(!same || terms.matches(&sm.terms, ue.subscription.as_deref()), "a session's terms have changed");
         same
     }

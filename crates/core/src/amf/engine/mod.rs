@@ -13,7 +13,7 @@ mod subscription;
 
 use crate::Env;
 use crate::amf::access;
-use crate::amf::context::{Connection, Procedure, RanContext, UeContext};
+use crate::amf::context::{Connection, Procedure, RadioCapability, RanContext, UeContext};
 use crate::amf::n2::{Cause, Fault, InitialUeMessage, UeMessage};
 use crate::amf::procedures::common::{self, smf_requests, user_data, user_plane};
 use crate::amf::procedures::{
@@ -26,9 +26,7 @@ use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
 use crate::subscription::{Ambr, AuthenticationError, AuthenticationInfo, Subscription};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use vireo_types::{
-    AmfUeNgapId, AssocId, DeregistrationCause, Dialect, Ltmsi, NrCgi, RanUeNgapId, Seid, Snssai, Tai, limits,
-};
+use vireo_types::{AmfUeNgapId, AssocId, DeregistrationCause, Dialect, Ltmsi, NrCgi, RanUeNgapId, Seid, Snssai, Tai};
 use vireo_wire::gtpu;
 use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
@@ -148,6 +146,7 @@ pub enum Event<'a> {
 /// Runs one step. Changes the context in place and returns the effects and notes.
 pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutput {
     let mut ctx = StepContext { ue, env, out: StepOutput::default(), postponed_release: None };
+    let before = served_at(ctx.ue);
     match event {
         Event::Initial { assoc, message } => initial(&mut ctx, assoc, message),
         Event::Congested { assoc, message } => congested(&mut ctx, assoc, message),
@@ -201,8 +200,25 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
     procedures::handover::drop_void_keys(ctx.ue);
     reach_ue(&mut ctx);
     subscription::send_commands(&mut ctx);
+    request_location(&mut ctx, before);
     an_release::forget_if_empty(&mut ctx);
     ctx.out
+}
+
+/// Returns the connection of a RAN node that has the context of the UE. After PATH SWITCH REQUEST
+/// it does once it has the answer (TS 38.413 10.6: the first returned message).
+fn served_at(ue: &UeContext) -> Option<(AssocId, RanUeNgapId)> {
+    let switches = matches!(ue.handover, Some(procedures::handover::Handover::Switching(_)));
+    let served = ue.connection.filter(|connection| connection.ran == RanContext::SetUp && !switches);
+    served.map(|connection| (connection.assoc, connection.ran_id))
+}
+
+/// Requests location reports of a RAN node that has got the context of the UE in this step.
+fn request_location(ctx: &mut StepContext<'_, '_>, before: Option<(AssocId, RanUeNgapId)>) {
+    let now = served_at(ctx.ue);
+    if ctx.env.config.ran.requests_location && now.is_some() && now != before {
+        ctx.send(access::location_reporting_control);
+    }
 }
 
 /// Deregisters the UE: at once if it is connected, else after it has been paged.
@@ -517,7 +533,10 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
         UeMessage::SessionReleaseResponse { released } => session::transfers(ctx, N2Sm::ReleaseResponse, released),
         UeMessage::SessionModifyResponse { modified, failed } => {
             session::transfers(ctx, N2Sm::ModifyResponse, modified);
+            // E-RAB MODIFY REQUEST had the UE-AMBR of the refused terms.
+            let before = ctx.ue.ambr();
             session::transfers(ctx, N2Sm::ModifyUnsuccessful, failed);
+            change_ambr(ctx, before);
         }
         UeMessage::SessionReleaseIndication { released } => {
             let before = ctx.ue.ambr();
@@ -542,7 +561,7 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
                 ctx.release(registration::network_release());
             }
         }
-        UeMessage::RadioCapability { whole, paging } => radio_capability(ctx, whole, paging),
+        UeMessage::RadioCapability { own, other } => radio_capability(ctx, own, other),
         UeMessage::Error(cause) => {
             ctx.note(Note::fault("error-indication-received"));
             if cause.is_some_and(|c| is_unknown_ue(&c)) {
@@ -572,18 +591,14 @@ fn change_ambr(ctx: &mut StepContext<'_, '_>, before: Ambr) {
 }
 
 /// Stores what the RAN node has learnt of the UE's radio. The RAN node asks the UE again if it gets
-/// none; a part of it would not decode.
-fn radio_capability(ctx: &mut StepContext<'_, '_>, whole: Vec<u8>, paging: Option<Vec<u8>>) {
-    let paging = paging.unwrap_or_default();
-    let (coding, whole_fits) = (ctx.ue.dialect(), whole.len() <= limits::UE_CAPABILITY_OCTETS);
-    let paging_fits = paging.len() <= limits::PAGING_CAPABILITY_OCTETS;
-    if !whole_fits || !paging_fits {
+/// none.
+fn radio_capability(ctx: &mut StepContext<'_, '_>, own: RadioCapability, other: RadioCapability) {
+    let coding = ctx.ue.dialect();
+    let ((own, is_cut), (other, is_other_cut)) = (own.limited(), other.limited());
+    if is_cut || is_other_cut {
         ctx.note(Note::fault("limit"));
     }
-    ctx.ue.radio_capability = if whole_fits { whole } else { Vec::new() };
-    let info = &mut ctx.ue.reachability.paging;
-    info.capability = if paging_fits { paging } else { Vec::new() };
-    info.coding = coding;
+    ctx.ue.store_radio_capability(coding, own, other);
 }
 
 /// Detaches a UE of EPS that has no bearer any more, and has it attach again (TS 23.401 5.4.4.1,

@@ -5,11 +5,13 @@
 //! so that an event that arrives twice, or late, changes nothing more.
 
 use super::{change_ambr, deregister};
+use crate::amf::access;
 use crate::amf::context::{RanContext, Registration, UeContext};
 use crate::amf::procedures::common::{moves, user_plane};
 use crate::smf::{self, Input, SmContext, Stage};
 use crate::step::{Kind, Note, StepContext};
 use crate::subscription::Subscription;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use vireo_types::{Dialect, Snssai};
 use vireo_wire::nas::{GmmCause, GsmCause};
@@ -30,7 +32,7 @@ pub(super) fn changed(ctx: &mut StepContext<'_, '_>, subscription: Option<Subscr
         return;
     }
     ctx.ue.pending.authenticate |= !is_repeated;
-    let before = ctx.ue.ambr();
+    let (before, rfsp) = (ctx.ue.ambr(), ctx.ue.rfsp());
     if ctx.ue.subscription.as_deref() != subscription.as_ref() {
         ctx.ue.subscription = subscription.map(Arc::new);
     }
@@ -51,10 +53,20 @@ pub(super) fn changed(ctx: &mut StepContext<'_, '_>, subscription: Option<Subscr
     for at in (0..ctx.ue.sessions.len()).rev() {
         change_session(ctx, at, &subscription);
     }
+    change_rfsp(ctx, rfsp);
     let has_command = |session: &SmContext| smf::awaits_connection(session);
     // E-RAB MODIFY REQUEST has the UE-AMBR, too.
     if ctx.ue.dialect() == Dialect::Nr || !ctx.ue.sessions.iter().any(has_command) {
         change_ambr(ctx, before);
+    }
+}
+
+/// Sends the RAN node an RFSP Index that has changed. A node that had one keeps it until the next
+/// context of the UE, if the subscriber has none any more.
+fn change_rfsp(ctx: &mut StepContext<'_, '_>, before: Option<NonZeroU16>) {
+    let is_set_up = ctx.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp);
+    if let Some(rfsp) = ctx.ue.rfsp().filter(|rfsp| is_set_up && Some(*rfsp) != before) {
+        ctx.send(|c| access::rfsp_modification_request(c, rfsp));
     }
 }
 

@@ -4,6 +4,7 @@
 use super::{plmn_to, tac_octets};
 use crate::amf::context::{DrxCycle, UeContext};
 use crate::config::CoreConfig;
+use std::num::NonZeroU16;
 use vireo_types::{Dialect, Plmn, Tai, Tmsi, limits};
 use vireo_wire::nas::NasT3512Value;
 use vireo_wire::ngap::{self, *};
@@ -16,6 +17,8 @@ const DEFAULT_T3512_S: u64 = 54 * 60;
 pub struct UeInformation {
     pub restrictions: Option<MobilityRestrictions>,
     pub inactive: Option<InactiveAssistance>,
+    /// Index to RAT/Frequency Selection Priority; also for an eNB (Subscriber Profile ID).
+    pub rfsp: Option<NonZeroU16>,
 }
 
 /// Mobility Restriction List, as far as the core has restrictions. Absent, there are none.
@@ -51,7 +54,8 @@ impl UeInformation {
         let equivalent: Vec<_> = others.take(15).collect();
         let restricts = is_epc_forbidden || !equivalent.is_empty();
         let area = &ue.reachability.area;
-        let inactive = ue.identity.tmsi.filter(|_| !area.is_empty()).map(|tmsi| InactiveAssistance {
+        let is_permitted = !config.ran.forbids_rrc_inactive && !area.is_empty();
+        let inactive = ue.identity.tmsi.filter(|_| is_permitted).map(|tmsi| InactiveAssistance {
             tmsi,
             drx: ue.reachability.paging.drx_in(Dialect::Nr),
             t3512: t3512(config.timers.t3512.as_secs()),
@@ -59,7 +63,7 @@ impl UeInformation {
             area: area.iter().copied().take(limits::TAIS_PER_LIST).collect(),
         });
         let restrictions = restricts.then_some(MobilityRestrictions { serving, equivalent, is_epc_forbidden });
-        UeInformation { restrictions, inactive }
+        UeInformation { restrictions, inactive, rfsp: ue.rfsp() }
     }
 }
 
@@ -117,6 +121,19 @@ pub(crate) fn paging_drx(drx: DrxCycle) -> PagingDRX {
     }
 }
 
+/// Encodes UE Radio Capability for Paging (9.3.1.68) of the octets that an eNB has for NR and
+/// E-UTRA; empty octets are unknown.
+pub(crate) fn paging_capability(nr: &[u8], eutra: &[u8]) -> Vec<u8> {
+    let known = |octets: &[u8]| (!octets.is_empty()).then(|| octets.to_vec().into());
+    let capability = UERadioCapabilityForPaging::new(
+        known(nr).map(UERadioCapabilityForPagingOfNR),
+        known(eutra).map(UERadioCapabilityForPagingOfEUTRA),
+        None,
+    );
+    // Nothing but memory limits the encoding.
+    encode_open_type(&capability).map(|octets| octets.to_vec()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +161,7 @@ mod tests {
             area: vec![Tai { plmn: home, tac: Tac(1) }],
         };
         assert_eq!(pdu.ie::<ie::CoreNetworkAssistanceInformationForInactive>(), Some(Ok(inactive.encode())));
+        assert_eq!(pdu.ie::<ie::IndexToRFSP>(), Some(Ok(IndexToRFSP(256))));
         // TS 24.008 table 10.5.163a: 6 times 10 minutes, and deactivated.
         assert_eq!((t3512(3600), t3512(0), t3512(54 * 60)), (0x06, 0xe0, t3512(1 << 40)));
     }

@@ -1,6 +1,7 @@
 //! Received UE-associated NGAP messages as plain values.
 
 use super::{Cause, Fault, cell_of, eps_tai_of, eutra_cell_of, has_fault_to_reject, ng_enb_of, ran_node_of, tai_of};
+use crate::amf::context::RadioCapability;
 use vireo_types::{NrCgi, RanNodeId, RanUeNgapId, Tai, limits};
 use vireo_wire::ngap::{self, *};
 
@@ -82,9 +83,10 @@ pub enum UeMessage {
     },
     /// UE RADIO CAPABILITY INFO INDICATION.
     RadioCapability {
-        whole: Vec<u8>,
-        /// UE Radio Capability for Paging, in the coding of the dialect.
-        paging: Option<Vec<u8>>,
+        /// In the coding of the dialect.
+        own: RadioCapability,
+        /// In the coding of the other dialect, as far as the RAN node has it.
+        other: RadioCapability,
     },
     /// NAS NON DELIVERY INDICATION.
     NonDelivery,
@@ -298,13 +300,7 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
                 pdu_session_resource_modify_unsuccessful_transfer
             ),
         },
-        NgapPduKind::Initiating_UERadioCapabilityInfoIndication => {
-            let capability = required(pdu, pdu.ie::<ie::UERadioCapability>())?;
-            // Criticality ignore: one that does not decode counts as absent.
-            let paging = pdu.ie::<ie::UERadioCapabilityForPaging>().and_then(Result::ok);
-            let paging = paging.and_then(|paging| encode_open_type(&paging).ok()).map(|octets| octets.to_vec());
-            UeMessage::RadioCapability { whole: capability.0.as_slice().to_vec(), paging }
-        }
+        NgapPduKind::Initiating_UERadioCapabilityInfoIndication => radio_capability(pdu)?,
         NgapPduKind::Initiating_NASNonDeliveryIndication => UeMessage::NonDelivery,
         NgapPduKind::Initiating_ErrorIndication => UeMessage::Error(pdu.ie::<ie::Cause>().and_then(Result::ok)),
         NgapPduKind::Initiating_RRCInactiveTransitionReport | NgapPduKind::Initiating_LocationReport => {
@@ -379,6 +375,23 @@ pub(crate) fn is_for_ran(kind: &NgapPduKind) -> bool {
             | NgapPduKind::Initiating_UERadioCapabilityCheck
             | NgapPduKind::Initiating_UETNLABindingRelease
     )
+}
+
+/// Decodes UE RADIO CAPABILITY INFO INDICATION (9.2.13.1).
+fn radio_capability(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
+    let capability = required(pdu, pdu.ie::<ie::UERadioCapability>())?;
+    // Criticality ignore: those that do not decode count as absent.
+    let paging = pdu.ie::<ie::UERadioCapabilityForPaging>().and_then(Result::ok);
+    let paging_in_eutra = paging.as_ref().and_then(|p| p.ue_radio_capability_for_paging_of_eutra.as_ref());
+    let eutra = pdu.ie::<ie::UERadioCapability_EUTRA_Format>().and_then(Result::ok);
+    let other = RadioCapability {
+        whole: eutra.map(|capability| capability.0.as_slice().to_vec()).unwrap_or_default(),
+        paging: paging_in_eutra.map(|capability| capability.0.as_slice().to_vec()).unwrap_or_default(),
+    };
+    let paging = paging.as_ref().and_then(|paging| encode_open_type(paging).ok());
+    let paging = paging.map(|octets| octets.to_vec()).unwrap_or_default();
+    let own = RadioCapability { whole: capability.0.as_slice().to_vec(), paging };
+    Ok(UeMessage::RadioCapability { own, other })
 }
 
 /// Decodes PDU SESSION RESOURCE NOTIFY (9.2.1.7). Its list of notified sessions has criticality

@@ -3,6 +3,7 @@
 use super::{Cause, UeInformation, plmn_to, snssai_to};
 use crate::amf::context::{Connection, EnDc, UeSecurityCapability};
 use crate::subscription::Ambr;
+use std::num::NonZeroU16;
 use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
 use vireo_wire::ngap::{self, Message, *};
 
@@ -128,6 +129,9 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
     if !setup.radio_capability.is_empty() {
         ies.push(build_ngap_ie!(InitialContextSetupRequest, UERadioCapability(setup.radio_capability.to_vec()))?);
     }
+    if let Some(rfsp) = setup.information.rfsp {
+        ies.push(build_ngap_ie!(InitialContextSetupRequest, IndexToRFSP(IndexToRFSP(rfsp.get().into())))?);
+    }
     if let Some(nas) = setup.nas {
         ies.push(build_ngap_ie!(InitialContextSetupRequest, NAS_PDU(nas))?);
     }
@@ -197,6 +201,32 @@ pub fn key_renewal_request(connection: &Connection, kgnb: [u8; 32], capability: 
         RAN_UE_NGAP_ID(connection.ran_id.0),
         SecurityKey(kgnb),
         UESecurityCapabilities(capability_to(capability)),
+    ))
+}
+
+/// Encodes UE CONTEXT MODIFICATION REQUEST (9.2.2.7) with another Index to RAT/Frequency Selection
+/// Priority.
+pub fn rfsp_modification_request(connection: &Connection, rfsp: NonZeroU16) -> Vec<u8> {
+    encode(build_ngap!(
+        InitiatingMessage,
+        UEContextModification,
+        UEContextModificationRequest,
+        AMF_UE_NGAP_ID(connection.amf_id.get()),
+        RAN_UE_NGAP_ID(connection.ran_id.0),
+        IndexToRFSP(IndexToRFSP(rfsp.get().into())),
+    ))
+}
+
+/// Encodes LOCATION REPORTING CONTROL (9.2.11.1): report each other cell of the UE.
+pub fn location_reporting_control(connection: &Connection) -> Vec<u8> {
+    let kind = LocationReportingRequestType::new(EventType::change_of_serve_cell, ReportArea::cell, None, None, None);
+    encode(build_ngap!(
+        InitiatingMessage,
+        LocationReportingControl,
+        LocationReportingControl,
+        AMF_UE_NGAP_ID(connection.amf_id.get()),
+        RAN_UE_NGAP_ID(connection.ran_id.0),
+        LocationReportingRequestType(kind),
     ))
 }
 

@@ -1,7 +1,7 @@
 //! Messages that pycrate has encoded (tests/reference): read as plain values, and built anew.
 
 use super::*;
-use crate::amf::context::{Connection, EnDc, RanContext, Reachability, UeSecurityCapability};
+use crate::amf::context::{Connection, EnDc, RadioCapability, RanContext, Reachability, UeSecurityCapability};
 use crate::amf::n2::{
     Cause, ContextSetup, ErabModification, HandoverRequired, PathSwitch, SessionItems, SessionSetup, UeMessage,
 };
@@ -123,7 +123,8 @@ fn erab_goldens_are_read() {
     let usage = UeMessage::SecondaryRatUsage { uplink: 1000, downlink: 2_000_000 };
     assert_read("SecondaryRATDataUsageReport", usage);
     assert_read("NASNonDeliveryIndication", UeMessage::NonDelivery);
-    let capability = UeMessage::RadioCapability { whole: vec![0xa5; 32], paging: None };
+    let own = RadioCapability { whole: vec![0xa5; 32], paging: Vec::new() };
+    let capability = UeMessage::RadioCapability { own, other: RadioCapability::default() };
     assert_read("UECapabilityInfoIndication", capability);
     let cause = Cause::radioNetwork(Radio::user_inactivity);
     assert_read("UEContextReleaseRequest", UeMessage::ReleaseRequest { cause });

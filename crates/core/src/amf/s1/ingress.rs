@@ -4,8 +4,9 @@ use super::{
     cause_of, cell_of, enb_of, five_gs_tai_of, from_message, has_fault_to_reject, ng_ran_node_of, tai_of,
     unknown_procedure,
 };
+use crate::amf::context::RadioCapability;
 use crate::amf::n2::{
-    Cause, ErabModification, Fault, HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage,
+    self, Cause, ErabModification, Fault, HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage,
 };
 use crate::smf::{ErabAdmission, ErabForwarding, ErabTunnel};
 use vireo_types::{NrCgi, RanUeNgapId, Tai, limits};
@@ -93,18 +94,26 @@ fn read(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         }
         S1apPduKind::Initiating_UECapabilityInfoIndication => {
             let capability = required(pdu, pdu.ie::<ie::UERadioCapability>())?;
-            // Criticality ignore: one that does not decode counts as absent.
+            // Criticality ignore: those that do not decode count as absent.
             let paging = pdu.ie::<ie::UERadioCapabilityForPaging>().and_then(Result::ok);
-            let paging = paging.map(|paging| paging.0.as_slice().to_vec());
-            UeMessage::RadioCapability { whole: capability.0.as_slice().to_vec(), paging }
+            let paging = paging.map(|paging| paging.0.as_slice().to_vec()).unwrap_or_default();
+            let nr = pdu.ie::<ie::UERadioCapability_NR_Format>().and_then(Result::ok);
+            let paging_of_nr = pdu.ie::<ie::UERadioCapabilityForPaging_NR_Format>().and_then(Result::ok);
+            let paging_of_nr =
+                paging_of_nr.map(|nr| n2::paging_capability(nr.0.as_slice(), &paging)).unwrap_or_default();
+            let other = RadioCapability {
+                whole: nr.map(|capability| capability.0.as_slice().to_vec()).unwrap_or_default(),
+                paging: paging_of_nr,
+            };
+            let own = RadioCapability { whole: capability.0.as_slice().to_vec(), paging };
+            UeMessage::RadioCapability { own, other }
         }
         S1apPduKind::Initiating_NASNonDeliveryIndication => UeMessage::NonDelivery,
         S1apPduKind::Initiating_ErrorIndication => {
             UeMessage::Error(pdu.ie::<ie::Cause>().and_then(Result::ok).map(|cause| cause_of(&cause)))
         }
-        S1apPduKind::Initiating_LocationReport | S1apPduKind::Initiating_LocationReportingFailureIndication => {
-            UeMessage::Report
-        }
+        S1apPduKind::Initiating_LocationReport => UeMessage::Location(location(pdu)),
+        S1apPduKind::Initiating_LocationReportingFailureIndication => UeMessage::LocationReportingFailure,
         S1apPduKind::Successful_UEContextModification => UeMessage::ContextModificationResponse,
         S1apPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure,
         S1apPduKind::Initiating_SecondaryRATDataUsageReport => usage(pdu),

@@ -6,6 +6,7 @@ use crate::amf::n2::{Cause, ContextSetup, SessionSetup};
 use crate::smf::{ErabQos, ErabRequest};
 use crate::subscription::Ambr;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 use vireo_types::{AmfUeNgapId, Dialect, RanUeNgapId};
 use vireo_wire::ngap::CauseRadioNetwork;
 use vireo_wire::s1ap::{self, Message, *};
@@ -135,6 +136,10 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
     if !setup.radio_capability.is_empty() {
         ies.push(build_s1ap_ie!(InitialContextSetupRequest, UERadioCapability(setup.radio_capability.to_vec()))?);
     }
+    if let Some(rfsp) = setup.information.rfsp {
+        let id = SubscriberProfileIDforRFP(rfsp.get());
+        ies.push(build_s1ap_ie!(InitialContextSetupRequest, SubscriberProfileIDforRFP(id))?);
+    }
     if let Some(algorithms) = setup.en_dc.algorithms {
         ies.push(build_s1ap_ie!(InitialContextSetupRequest, NRUESecurityCapabilities(nr_capability(algorithms)))?);
     }
@@ -191,6 +196,32 @@ pub fn key_renewal_request(connection: &Connection, kenb: [u8; 32], capability: 
         eNB_UE_S1AP_ID(connection.ran_id.0),
         SecurityKey(kenb),
         UESecurityCapabilities(capability_to(capability)),
+    ))
+}
+
+/// Encodes UE CONTEXT MODIFICATION REQUEST (9.1.4.8) with another Subscriber Profile ID for
+/// RAT/Frequency priority.
+pub fn rfsp_modification_request(connection: &Connection, rfsp: NonZeroU16) -> Vec<u8> {
+    encode(build_s1ap!(
+        InitiatingMessage,
+        UEContextModification,
+        UEContextModificationRequest,
+        MME_UE_S1AP_ID(connection.amf_id.mme()),
+        eNB_UE_S1AP_ID(connection.ran_id.0),
+        SubscriberProfileIDforRFP(SubscriberProfileIDforRFP(rfsp.get())),
+    ))
+}
+
+/// Encodes LOCATION REPORTING CONTROL (9.1.15.1): report each other cell of the UE.
+pub fn location_reporting_control(connection: &Connection) -> Vec<u8> {
+    let kind = RequestType::new(EventType::change_of_serve_cell, ReportArea::ecgi, None);
+    encode(build_s1ap!(
+        InitiatingMessage,
+        LocationReportingControl,
+        LocationReportingControl,
+        MME_UE_S1AP_ID(connection.amf_id.mme()),
+        eNB_UE_S1AP_ID(connection.ran_id.0),
+        RequestType(kind),
     ))
 }
 

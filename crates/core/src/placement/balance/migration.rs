@@ -25,7 +25,7 @@
 use super::HostId;
 use super::machines::Machines;
 use super::map::{BUCKETS, BucketMap, BucketPlacement, FIRST_EPOCH, MOST_REPLICAS, SliceBuckets};
-use super::ring::{Ring, recover_points};
+use super::ring::{Ring, WeightedHost, recover_points};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use vireo_types::Bucket;
@@ -132,7 +132,7 @@ impl BucketMap {
             false => self.owners.chunks(slices).map(|column| column.iter().any(reorders)).collect(),
         };
         let copied = |bucket: usize| parts.get(bucket % slices).is_some_and(|part| part.replicas > 0);
-        let all = self.owners.iter().zip(placed(parts)).enumerate();
+        let all = self.owners.iter().zip(self.target_placements(parts)).enumerate();
         let mut last = None;
         let owners = all.map(|(bucket, (now, wanted))| {
             let of = (*now, wanted, copied(bucket), reorders[bucket / slices]);
@@ -150,6 +150,31 @@ impl BucketMap {
             }
         });
         BucketMap { epoch: self.epoch + 1, owners: owners.collect(), slices: self.slices.clone() }
+    }
+
+    /// Returns the wanted placement of each bucket: that of the ring, but a host that accepts no
+    /// bucket gets none besides those that it has.
+    fn target_placements(&self, parts: &[SliceBuckets]) -> Vec<BucketPlacement> {
+        let mut wanted = placed(parts);
+        let closed: Vec<HostId> = hosts(parts).iter().filter(|known| !known.accepts).map(|known| known.host).collect();
+        if closed.is_empty() {
+            return wanted;
+        }
+        let weight = |known: &WeightedHost| if known.accepts { known.weight } else { 0.0 };
+        let open = |part: &SliceBuckets| SliceBuckets {
+            hosts: part.hosts.iter().map(|known| WeightedHost { weight: weight(known), ..*known }).collect(),
+            ..part.clone()
+        };
+        let open = placed(&parts.iter().map(open).collect::<Vec<_>>());
+        for ((wanted, open), now) in wanted.iter_mut().zip(open).zip(&self.owners) {
+            let gains = |host: &HostId| closed.contains(host) && !now.has(*host);
+            if wanted.all().any(|host| gains(&host)) {
+                let rest: Vec<HostId> = wanted.all().filter(|host| !gains(host)).collect();
+                let others = open.all().filter(|host| !rest.contains(host));
+                *wanted = BucketPlacement::new(rest.iter().copied().chain(others).take(wanted.all().count()));
+            }
+        }
+        wanted
     }
 
     /// Returns true if a host is the owner or a replica of any bucket.
@@ -222,7 +247,7 @@ fn pairs(all: impl Iterator<Item = BucketPlacement>) -> BTreeSet<(HostId, HostId
     pairs
 }
 
-fn hosts(parts: &[SliceBuckets]) -> &[super::ring::WeightedHost] {
+fn hosts(parts: &[SliceBuckets]) -> &[WeightedHost] {
     parts.first().map_or(&[], |part| &part.hosts)
 }
 

@@ -25,12 +25,14 @@ pub struct WeightedHost {
     pub weight: f64,
     /// Machine that the host may share with others; `None`: the host has a machine of its own.
     pub machine: Option<MachineIndex>,
+    /// False if the host gets no bucket besides those that it has.
+    pub accepts: bool,
 }
 
 impl WeightedHost {
-    /// Creates a host with a machine of its own.
+    /// Creates a host with a machine of its own, which accepts buckets.
     pub const fn new(host: HostId, weight: f64) -> Self {
-        WeightedHost { host, weight, machine: None }
+        WeightedHost { host, weight, machine: None, accepts: true }
     }
 }
 

@@ -143,11 +143,26 @@ impl BalancerMachine {
         joined.into_iter().for_each(|connection| self.welcome(connection, now, output));
     }
 
-    /// Steers new UEs to the hosts that are not being drained; to all if there are no others.
+    /// Steers new UEs to the hosts that neither drain nor are cordoned. Without such hosts they go
+    /// to cordoned ones, and at last to draining ones.
     pub(super) fn steer_by(&mut self, map: &ClusterMap) {
-        let (draining, others): (Vec<_>, Vec<_>) =
-            map.hosts.iter().map(|(host, _)| *host).partition(|host| map.leaving.contains(host));
-        self.steering.set_hosts(if others.is_empty() { draining } else { others }, self.settings.prefer);
+        let rank = |host: &HostId| (map.leaving.contains(host), self.cordoned.contains(host));
+        let best = map.hosts.iter().map(|(host, _)| rank(host)).min();
+        let hosts = map.hosts.iter().map(|(host, _)| *host).filter(|host| Some(rank(host)) == best);
+        let hosts = hosts.collect();
+        self.steering.set_hosts(hosts, self.settings.prefer);
+    }
+
+    /// Handles the hosts that receive no new UEs.
+    pub(super) fn set_cordoned(&mut self, hosts: Vec<HostId>) {
+        if self.cordoned == hosts {
+            return;
+        }
+        self.cordoned = hosts;
+        if let Some(map) = self.map.take() {
+            self.steer_by(&map);
+            self.map = Some(map);
+        }
     }
 
     /// Fences a host that the next map lacks. Returns its inputs in flight and its recent effects.

@@ -19,6 +19,8 @@ pub enum Input<'a> {
     Disconnected(ConnectionId),
     /// Map of the controller.
     Map(Box<ClusterMap>),
+    /// Hosts that receive no new UEs.
+    Cordoned(Vec<HostId>),
     /// Event of the RAN or a UPF for the hosts.
     Event(PeerEvent),
     /// Connections may have room again.

@@ -69,6 +69,8 @@ pub struct BalancerMachine {
     lost: BTreeMap<HostId, InProgress>,
     liveness: Liveness,
     steering: Steering,
+    /// Hosts that receive no new UEs, though they do not drain.
+    cordoned: Vec<HostId>,
     /// Hosts chosen for the procedures in progress.
     serving_hosts: Serving,
     ran: RanState,
@@ -91,6 +93,7 @@ impl BalancerMachine {
             lost: BTreeMap::new(),
             liveness: Liveness::default(),
             steering: Steering::new(&settings),
+            cordoned: Vec::new(),
             serving_hosts: Serving::default(),
             ran: RanState::default(),
             upfs: settings.core.upfs.iter().map(|upf| (upf.n4, false)).collect(),
@@ -112,6 +115,7 @@ impl BalancerMachine {
             Input::Message { connection, message } => self.on_message(connection, message, now, output),
             Input::Disconnected(connection) => self.on_disconnect(connection, output),
             Input::Map(map) => self.adopt(*map, now, output),
+            Input::Cordoned(hosts) => self.set_cordoned(hosts),
             Input::Event(event) => {
                 self.queue.waiting.push_back(Envelope::new(event));
                 // Earlier ones still wait.

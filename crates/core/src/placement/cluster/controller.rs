@@ -3,6 +3,7 @@
 //! It decides on membership, failures, cluster maps, migration and the number of serving hosts.
 //! Connections, storage and time belong to the caller.
 
+mod cordon;
 mod machines;
 mod rebalance;
 
@@ -18,6 +19,7 @@ use crate::placement::balance::map::{BucketMap, SliceBuckets};
 use crate::placement::balance::migration::CatchUp;
 use crate::placement::balance::ring::WeightedHost;
 use crate::placement::balance::{BalancerId, HostId};
+use cordon::Cordon;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use vireo_types::Instant;
@@ -48,6 +50,7 @@ pub struct Controller {
     /// True if all buckets are where they belong.
     settled: bool,
     drain: Drain,
+    cordon: Cordon,
     fleet_size: FleetSize,
     /// Weights of hosts by their load; `None`: all hosts have weight 1.
     rebalancer: Option<Rebalancer>,
@@ -101,6 +104,7 @@ impl Controller {
             catch_up: CatchUp::default(),
             settled: true,
             drain: Drain::default(),
+            cordon: Cordon::new(now),
             fleet_size: FleetSize { target, scaler, decision: None },
             rebalancer,
         }
@@ -115,6 +119,7 @@ impl Controller {
             controller.adopt_points(record.points);
             controller.adopt_machines(record.machines);
         }
+        controller.adopt_cordons(record.cordoned);
         controller
     }
 
@@ -159,7 +164,8 @@ impl Controller {
     }
 
     fn state_with(&self, map: Option<ClusterMap>) -> DurableState {
-        DurableState { secrets: self.secrets, map, points: self.points(), machines: self.machines() }
+        let (points, machines, cordoned) = (self.points(), self.machines(), self.cordoned().collect());
+        DurableState { secrets: self.secrets, map, points, machines, cordoned }
     }
 
     /// Returns the secrets that hosts share.
@@ -518,6 +524,7 @@ impl Controller {
                 self.hosts.remove(&host);
                 self.parts.forget(host);
                 self.drain.hosts.remove(&host);
+                self.cordon.hosts.remove(&host);
                 self.fleet_size.scaler.iter_mut().for_each(|scaler| scaler.forget(host));
             }
             Member::Balancer(balancer) => {
@@ -682,8 +689,12 @@ impl Controller {
             self.fleet_size.decision = step.or(self.fleet_size.decision);
         }
         let missing = self.fleet_size.target.saturating_sub(working.len());
-        let idle = self.hosts.values_mut().filter(|host| host.stage == MemberStage::Idle && host.liveness.connected);
-        idle.take(missing).for_each(|host| host.stage = MemberStage::Serving);
+        let cordoned = &self.cordon.hosts;
+        let is_idle = |id: &HostId, host: &Host| {
+            host.stage == MemberStage::Idle && host.liveness.connected && !cordoned.contains(id)
+        };
+        let idle = self.hosts.iter_mut().filter(|(id, host)| is_idle(id, host));
+        idle.take(missing).for_each(|(_, host)| host.stage = MemberStage::Serving);
     }
 
     /// Makes the next map if anything changes.
@@ -701,7 +712,7 @@ impl Controller {
         let leaving: Vec<HostId> =
             self.drain.hosts.iter().copied().filter(|host| self.hosts.contains_key(host)).collect();
         let same = |map: &ClusterMap| map.hosts == hosts && map.balancers == balancers && map.leaving == leaving;
-        let same = self.map.as_ref().is_some_and(same);
+        let same = self.map.as_ref().is_some_and(same) && !self.cordon.is_changed;
         // Without hosts or balancers the map stays: members that reconnect continue with it.
         if few || hosts.is_empty() || balancers.is_empty() {
             return;
@@ -724,6 +735,7 @@ impl Controller {
         match buckets {
             Some(buckets) => {
                 let buckets = self.discovery.succession.next(buckets);
+                self.cordon.is_changed = false;
                 let lost = self
                     .map
                     .as_ref()

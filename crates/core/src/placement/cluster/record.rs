@@ -34,12 +34,15 @@ pub struct DurableState {
     /// Machines of the hosts that have a label. Members know their own only.
     #[serde(skip)]
     pub machines: Vec<(HostId, MachineLabel)>,
+    /// Hosts that get no other buckets and no new UEs. Balancers know them.
+    #[serde(skip)]
+    pub cordoned: Vec<HostId>,
 }
 
 impl DurableState {
     /// Creates the state that members know.
     pub fn new(secrets: Secrets, map: Option<ClusterMap>) -> Self {
-        DurableState { secrets, map, points: Vec::new(), machines: Vec::new() }
+        DurableState { secrets, map, points: Vec::new(), machines: Vec::new(), cordoned: Vec::new() }
     }
 }
 

@@ -1,3 +1,4 @@
+mod cordon;
 mod machines;
 mod rebalance;
 mod succession;

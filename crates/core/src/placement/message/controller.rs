@@ -91,6 +91,9 @@ pub enum ToController {
     /// Machine of the host, whose other hosts fail with it. Sent after each join, before
     /// [`ToController::Ready`], to a controller of fabric version 12 or later.
     Machine(MachineLabel),
+    /// Last [`ToMember::Cordoned`] that the balancer has received. Sent after each join, to a
+    /// controller of fabric version 12 or later.
+    Cordoned(Vec<HostId>),
 }
 
 /// Message from the controller to a member.
@@ -108,4 +111,7 @@ pub enum ToMember {
     Map(Box<ClusterMap>),
     /// Other hosts have all state of the host: it may end.
     LeaveGranted,
+    /// Hosts to which the balancer sends no new UEs, all of them. Sent instead of heartbeats, to
+    /// balancers of fabric version 12 or later.
+    Cordoned(Vec<HostId>),
 }

@@ -124,8 +124,8 @@ impl<U: SlotKey> RanNodeTable<U> {
             out.push(NodeOutput::Send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu }));
         }
         // An eNB has one association with each MME.
-        if begins && answers && dialect == Dialect::Nr && !config.n2_endpoints.is_empty() {
-            self.send_update(assoc, ran::add_associations(&config.n2_endpoints), out);
+        if begins && answers && dialect == Dialect::Nr && !config.ran.n2_endpoints.is_empty() {
+            self.send_update(assoc, ran::add_associations(&config.ran.n2_endpoints), out);
         }
         if begins && bound.is_none() {
             out.push(NodeOutput::Begun { assoc });

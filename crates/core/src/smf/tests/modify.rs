@@ -131,6 +131,87 @@ fn rejected_modification_keeps_session() {
     assert_eq!(brief(&bench.n1(REJECT_UNKNOWN)), "notmodified(43) ReleaseCommand deletion-request");
 }
 
+/// Returns the rate of the last PFCP request among the outputs, in kbit/s upwards.
+fn rate(out: &[Output]) -> Option<u64> {
+    let mut requests = out.iter().filter_map(|output| match output {
+        Output::Pfcp { message, .. } => Some(pfcp::Message::new(message).expect("a message")),
+        _ => None,
+    });
+    let qer =
+        requests.next_back()?.ies().map_while(Result::ok).find(|ie| ie.id == <pfcp::UpdateQer as pfcp::Element>::ID);
+    let qer: pfcp::UpdateQer = qer?.read().expect("it decodes");
+    qer.mbr.map(|mbr| mbr.uplink_kbps)
+}
+
+fn refuse(bench: &mut Bench) -> Vec<Output> {
+    bench.step(Input::N2(N2Sm::ModifyUnsuccessful, &[]))
+}
+
+#[test]
+fn refusal_of_ran_restores_former_terms() {
+    let mut bench = Bench::active();
+    let before = bench.sm().terms.clone();
+    change(&mut bench, &subscribed(5, 7));
+    let out = refuse(&mut bench);
+    assert_eq!(brief(&out), "notmodified(26)", "the UPF has another request");
+    let out = bench.modified();
+    assert_eq!((brief(&out).as_str(), rate(&out)), ("modification-request", Some(before.ambr.uplink_bps / 1000)));
+    assert_eq!(bench.modified(), []);
+    assert_eq!((&bench.sm().terms, bench.sm().is_up()), (&before, true));
+    // The UE has not received the command.
+    assert_eq!(deadline(bench.sm()), None);
+    // The next change is another one.
+    change(&mut bench, &subscribed(6, 9));
+    bench.modified();
+    bench.step(Input::N2(N2Sm::ModifyResponse, &[]));
+    assert_eq!(bench.n1(COMPLETE), [Output::Modified(bench.now)]);
+}
+
+/// The RAN node has delivered a retransmission, which has no request beside it.
+#[test]
+fn late_refusal_of_ran_tells_the_ue() {
+    let mut bench = Bench::active();
+    let before = bench.sm().terms.clone();
+    change(&mut bench, &subscribed(5, 7));
+    bench.modified();
+    bench.wait(bench.config.timers.t3592);
+    assert_eq!(brief(&bench.step(Input::Deadline)), "command/0");
+    let out = refuse(&mut bench);
+    assert_eq!((brief(&out).as_str(), rate(&out)), ("modification-request", Some(before.ambr.uplink_bps / 1000)));
+    assert_eq!(brief(&bench.step(Input::Connected)), "command/0 ModifyRequest", "the former terms");
+    assert_eq!(bench.modified(), []);
+    assert_eq!(refuse(&mut bench), [], "it applies them already");
+    assert_eq!(bench.n1(COMPLETE), [Output::NotModified(26)]);
+    assert_eq!(bench.sm().terms, before);
+}
+
+#[test]
+fn refusal_without_known_terms_releases_session() {
+    let mut bench = Bench::active();
+    change(&mut bench, &subscribed(5, 9));
+    bench.modified();
+    change(&mut bench, &subscribed(6, 9));
+    bench.modified();
+    // It accepts the first change, and refuses the second one.
+    bench.step(Input::N2(N2Sm::ModifyResponse, &[]));
+    bench.n1(COMPLETE);
+    assert_eq!(brief(&bench.step(Input::Connected)), "command/0 ModifyRequest");
+    assert_eq!(brief(&refuse(&mut bench)), "notmodified(26) release/0#39 ReleaseCommand deletion-request");
+}
+
+#[test]
+fn refusal_before_later_change_is_void() {
+    let mut bench = Bench::active();
+    change(&mut bench, &subscribed(5, 9));
+    bench.modified();
+    change(&mut bench, &subscribed(6, 9));
+    bench.modified();
+    assert_eq!(refuse(&mut bench), []);
+    assert_eq!(brief(&bench.step(Input::Connected)), "command/0 ModifyRequest");
+    assert_eq!(bench.n1(COMPLETE), [Output::Modified(bench.now)]);
+    assert_eq!(bench.sm().terms.ambr, subscribed(6, 9).ambr);
+}
+
 #[test]
 fn second_change_waits_for_first_answer() {
     let mut bench = Bench::active();

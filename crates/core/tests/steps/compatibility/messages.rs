@@ -245,6 +245,7 @@ fn to_controller() -> Vec<ToController> {
         ToController::Pulse(Member::Balancer(BalancerId(2))),
         ToController::Violations(3),
         ToController::Machine(MachineLabel::try_from("rack1-a".to_owned()).expect("a label")),
+        ToController::Cordoned(vec![HostId(3)]),
     ]
 }
 
@@ -258,6 +259,7 @@ fn to_member() -> Vec<ToMember> {
         ToMember::Beat,
         ToMember::Map(map()),
         ToMember::LeaveGranted,
+        ToMember::Cordoned(vec![HostId(3), HostId(4)]),
     ]
 }
 

@@ -100,6 +100,9 @@ impl Network {
     pub(super) fn modify_bearer(&mut self, pdu: &S1APPDU<'_>) {
         let item = pdu.items::<ie::E_RABToBeModifiedListBearerModReq>().next().expect("a bearer").expect("an item");
         let nas = item.nas_pdu.0.to_vec();
+        if self.refused_erab == Some(item.e_rab_id.0) {
+            return self.refuse_bearer(item.e_rab_id);
+        }
         let done = ERABModifyItemBearerModRes::new(item.e_rab_id, None);
         let done = build_s1ap_ie!(IGNORE E_RABModifyItemBearerModRes(done)).expect("an item");
         let response = build_s1ap!(
@@ -112,5 +115,20 @@ impl Network {
         );
         self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
         self.bring_to_ue(&nas);
+    }
+
+    /// Answers E-RAB MODIFY REQUEST by the list of failed E-RABs. The UE gets no message.
+    fn refuse_bearer(&mut self, erab: ERABID) {
+        let cause = Cause::radioNetwork(CauseRadioNetwork::radio_resources_not_available);
+        let item = build_s1ap_ie!(IGNORE E_RABItem(ERABItem::new(erab, cause, None))).expect("an item");
+        let response = build_s1ap!(
+            SuccessfulOutcome,
+            E_RABModify,
+            ERABModifyResponse,
+            MME_UE_S1AP_ID(self.mme_id.expect("a connection")),
+            eNB_UE_S1AP_ID(self.enb_id),
+            E_RABFailedToModifyList(ERABList(vec![item])),
+        );
+        self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
     }
 }

@@ -5,6 +5,7 @@ use super::pdus::{self, ADDRESS, TEID};
 use super::{attached, succeeded};
 use std::net::IpAddr;
 use vireo_core::step::{Kind, Note};
+use vireo_types::Dialect;
 use vireo_types::limits::UE_CAPABILITY_OCTETS;
 use vireo_wire::nas_eps::{NasEmmMessage, NasEsmMessage};
 use vireo_wire::s1ap::{S1AP_PDU, S1APPDU, S1apPduKind as Pdu, ie};
@@ -80,6 +81,22 @@ fn secondary_rat_usage_is_counted() {
     network.take_from_enb(&pdus::usage(ids, 1000, 2_000_000));
     assert!(network.notes.contains(&Note::SecondaryRatUsage { uplink: 1000, downlink: 2_000_000 }));
     assert_eq!(network.tunnel(), Some(TUNNEL));
+}
+
+/// The eNB has that of NR, too, which a gNB gets after a move.
+#[test]
+fn radio_capability_is_stored_for_each_system() {
+    let mut network = attached();
+    let (mme, enb) = ids(&network);
+    let report = pdus::capability_of_both((mme, enb), &[0xca; 100], &[0xcb; UE_CAPABILITY_OCTETS]);
+    network.take_from_enb(&report);
+    let context = network.context().expect("a context");
+    assert_eq!((context.radio_capability.len(), context.reachability.paging.coding), (100, Dialect::Eps));
+    assert_eq!(context.reachability.paging.other.whole, vec![0xcb; UE_CAPABILITY_OCTETS]);
+    // A later report without that of NR leaves it.
+    network.take_from_enb(&pdus::capability((mme, enb), 7));
+    let paging = network.context().map(|c| (c.radio_capability.len(), c.reachability.paging.other.whole.len()));
+    assert_eq!(paging, Some((7, UE_CAPABILITY_OCTETS)));
 }
 
 #[test]

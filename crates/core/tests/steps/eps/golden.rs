@@ -1,8 +1,10 @@
 //! Messages of the MME that equal those of pycrate (tests/reference/golden_mme.txt).
 
 use super::network::{Network, emm};
-use vireo_core::amf::context::{Ciot, Connection, DrxCycle, ExtendedDrx, PagingInfo, RanContext, Reachability};
-use vireo_core::amf::n2::UeMessage;
+use vireo_core::amf::context::{
+    Connection, DrxCycle, ExtendedDrx, PagingInfo, RadioCapability, RanContext, Reachability,
+};
+use vireo_core::amf::n2::{self, UeMessage};
 use vireo_core::amf::s1;
 use vireo_core::config::{CiotConfig, PowerSavingConfig, PowerSavingMode};
 use vireo_core::step::Effect;
@@ -18,6 +20,13 @@ const NAS: [u8; 24] =
 /// Returns a message of pycrate.
 pub(super) fn golden(name: &str) -> Vec<u8> {
     let text = include_str!("../../../../../tests/reference/golden_mme.txt");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    hex::decode(line.expect("a golden")).expect("digits")
+}
+
+/// Returns a message of pycrate between gNB and AMF.
+fn golden_of_5g(name: &str) -> Vec<u8> {
+    let text = include_str!("../../../../../tests/reference/golden.txt");
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     hex::decode(line.expect("a golden")).expect("digits")
 }
@@ -45,7 +54,7 @@ fn pages_and_changes_equal_those_of_pycrate() {
         drx: Some((Dialect::Eps, DrxCycle::Frames64)),
         extended_drx: Some(ExtendedDrx { cycle: 5, window: 3 }),
         power_saving: None,
-        ciot: Ciot::default(),
+        ..PagingInfo::default()
     };
     let reachability = Reachability { area: [tai()].into_iter().collect(), paging, ..Reachability::default() };
     let page = s1::paging((0xc3, Tmsi(0xdead_beef)), 0x2ef, &reachability, None);
@@ -53,21 +62,46 @@ fn pages_and_changes_equal_those_of_pycrate() {
     let ambr = Ambr { uplink_bps: 2_000_000, downlink_bps: 30_000_000 };
     let change = s1::context_modification_request(&connection(), ambr);
     assert_eq!(hex::encode(change), hex::encode(golden("UEContextModificationRequest")));
+    let rfsp = std::num::NonZeroU16::new(7).expect("a number");
+    let change = s1::rfsp_modification_request(&connection(), rfsp);
+    assert_eq!(hex::encode(change), hex::encode(golden("UEContextModificationRequest-rfsp")));
+    let control = s1::location_reporting_control(&connection());
+    assert_eq!(hex::encode(control), hex::encode(golden("LocationReportingControl")));
     let qos = [9, 9];
     let modify = s1::session_modify_request(&connection(), 5, (ambr, Some(NAS.to_vec())), &qos);
     assert_eq!(hex::encode(modify), hex::encode(golden("E-RABModifyRequest")));
     let (_, modified) = s1::ue_message(&golden("E-RABModifyResponse")).expect("a message");
     let UeMessage::SessionModifyResponse { modified, failed } = modified else { panic!("{modified:?}") };
     assert_eq!((modified, failed.len()), (vec![(5, Vec::new())].into_iter().collect(), 0));
+    let (_, refused) = s1::ue_message(&golden("E-RABModifyResponse-failed")).expect("a message");
+    let UeMessage::SessionModifyResponse { modified, failed } = refused else { panic!("{refused:?}") };
+    assert_eq!((modified.len(), failed.iter().map(|(ebi, _)| *ebi).collect::<Vec<_>>()), (0, vec![5]));
     let release = s1::session_release_command(&connection(), 5, (ambr, Some(NAS.to_vec())));
     assert_eq!(hex::encode(release), hex::encode(golden("E-RABReleaseCommand-ambr")));
 }
 
 #[test]
+fn location_reports_of_pycrate_are_read() {
+    let read = |name| s1::ue_message(&golden(name)).expect("a message").1;
+    let cell = NrCgi { plmn: tai().plmn, cell: 0x000_abc01 };
+    assert_eq!(read("LocationReport"), UeMessage::Location(Some((tai(), cell))));
+    assert_eq!(read("LocationReportingFailureIndication"), UeMessage::LocationReportingFailure);
+}
+
+#[test]
 fn radio_capability_of_pycrate_is_read() {
     let read = s1::ue_message(&golden("UECapabilityInfoIndication-paging"));
-    let Ok((_, UeMessage::RadioCapability { whole, paging })) = read else { panic!("{read:?}") };
-    assert_eq!((whole, paging), (vec![0xa5; 32], Some(vec![7; 30])));
+    let Ok((_, UeMessage::RadioCapability { own, other })) = read else { panic!("{read:?}") };
+    assert_eq!((own.whole, own.paging, other), (vec![0xa5; 32], vec![7; 30], RadioCapability::default()));
+    let read = s1::ue_message(&golden("UECapabilityInfoIndication-formats"));
+    let Ok((_, UeMessage::RadioCapability { own, other })) = read else { panic!("{read:?}") };
+    assert_eq!((own.whole, own.paging), (vec![0xa5; 32], vec![7; 30]));
+    // Both capabilities for paging, in the coding of NGAP.
+    let of_5g = golden_of_5g("UERadioCapabilityInfoIndication-formats");
+    let read = n2::ue_message(&of_5g);
+    let Ok((_, UeMessage::RadioCapability { own: of_gnb, other: of_eutra })) = read else { panic!("{read:?}") };
+    assert_eq!((other.whole, other.paging), (of_gnb.whole, of_gnb.paging));
+    assert_eq!(of_eutra, RadioCapability { whole: vec![0xa5; 32], paging: vec![7; 30] });
 }
 
 #[test]

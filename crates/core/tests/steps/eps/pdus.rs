@@ -243,6 +243,19 @@ pub(super) fn capability_with((mme, enb): (u32, u32), octets: usize, paging: Opt
     }))
 }
 
+/// Returns UE CAPABILITY INFO INDICATION with the UE's capabilities of E-UTRA and NR.
+pub(super) fn capability_of_both((mme, enb): (u32, u32), eutra: &[u8], nr: &[u8]) -> Vec<u8> {
+    encoded(build_s1ap!(
+        InitiatingMessage,
+        UECapabilityInfoIndication,
+        UECapabilityInfoIndication,
+        MME_UE_S1AP_ID(mme),
+        eNB_UE_S1AP_ID(enb),
+        UERadioCapability(eutra.to_vec()),
+        UERadioCapability_NR_Format(nr.to_vec()),
+    ))
+}
+
 /// Returns UE CONTEXT MODIFICATION FAILURE.
 pub(super) fn modification_failure((mme, enb): (u32, u32)) -> Vec<u8> {
     encoded(build_s1ap!(

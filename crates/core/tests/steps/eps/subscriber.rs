@@ -2,6 +2,7 @@
 
 use super::golden::golden;
 use super::network::{IMSI, Network};
+use std::num::NonZeroU16;
 use vireo_core::amf::context::Procedure;
 use vireo_core::amf::engine::Event;
 use vireo_core::step::{Effect, Kind, Note};
@@ -81,6 +82,42 @@ fn changed_qos_modifies_bearer() {
     assert_eq!(kinds(&network, S1apPduKind::Initiating_UEContextModification), 0);
     assert_eq!(succeeded(&network, Kind::Modification), 1);
     assert!(network.context().is_some_and(|c| c.sessions[0].terms.change.is_none()));
+}
+
+/// TS 36.413 9.2.1.39.
+#[test]
+fn enb_gets_profile_id_of_subscriber() {
+    let mut network = Network::new();
+    network.subscription.rfsp = NonZeroU16::new(256);
+    network.attach();
+    network.subscription.rfsp = NonZeroU16::new(7);
+    changed(&mut network);
+    let pdus = network.sent.iter().map(|(_, pdu)| S1AP_PDU::decode_borrowed(pdu).expect("a PDU"));
+    let ids = pdus.filter_map(|pdu| Some((pdu.kind(), pdu.ie::<ie::SubscriberProfileIDforRFP>()?.expect("an ID").0)));
+    let expected =
+        [(S1apPduKind::Initiating_InitialContextSetup, 256), (S1apPduKind::Initiating_UEContextModification, 7)];
+    assert_eq!(ids.collect::<Vec<_>>(), expected);
+}
+
+/// E-RAB MODIFY RESPONSE has the bearer in its list of failed ones (TS 36.413 8.2.2.2).
+#[test]
+fn refused_modification_leaves_bearer_unchanged() {
+    let mut network = attached();
+    network.refused_erab = Some(5);
+    let ambr = |network: &Network| network.context().map(|c| c.sessions[0].terms.ambr);
+    let (before, messages) = (ambr(&network), network.ue.esm.len());
+    network.subscription.slices[0].dnns[0].ambr = Ambr { uplink_bps: 10_000_000, downlink_bps: 30_000_000 };
+    changed(&mut network);
+    assert_eq!(kinds(&network, S1apPduKind::Initiating_E_RABModify), 1);
+    assert_eq!((ambr(&network), network.ue.esm.len()), (before, messages));
+    assert!(network.notes.contains(&Note::Failed(Kind::Modification, 26)));
+    // The eNB has the UE-AMBR of its request, and gets that of the former terms.
+    let (_, last) = network.sent.last().expect("a message");
+    let last = S1AP_PDU::decode_borrowed(last).expect("a PDU");
+    assert_eq!(last.kind(), S1apPduKind::Initiating_UEContextModification);
+    let total = last.ie::<ie::uEaggregateMaximumBitrate>().expect("an IE").expect("rates");
+    let former = before.map(|ambr| ambr.downlink_bps.min(network.subscription.ambr.downlink_bps));
+    assert_eq!(Some(total.ue_aggregate_maximum_bit_rate_dl.0), former);
 }
 
 #[test]

@@ -155,7 +155,9 @@ fn handover_to_4g_moves_session_and_keys() {
     let keys = after.security.clone().expect("keys");
     assert_eq!((keys.kamf, keys.key_set.ie()), (kasme, 8 | old.key_set.identifier()));
     assert_eq!((keys.uplink, keys.downlink), (old.uplink, old.downlink + 1), "the COUNTs go on");
-    assert!(phone.is_all_of(Dialect::Eps) && after.radio_capability.is_empty(), "it is of another form in EPS");
+    assert!(phone.is_all_of(Dialect::Eps));
+    let stored = (&after.radio_capability[..], after.reachability.paging.coding);
+    assert_eq!(stored, (&[1, 2, 3][..], Dialect::Nr), "a gNB gets it again");
     assert_eq!(after.connection.map(|c| (c.assoc, c.ran_id)), Some((ENB, RanUeNgapId(ENB_UE))));
     assert_eq!((after.sessions[0].ran, after.sessions[0].address), (RanState::Up, before.sessions[0].address));
     assert_eq!(after.sessions[0].downlink.map(|tunnel| tunnel.teid.0), Some(0x0102_0305));

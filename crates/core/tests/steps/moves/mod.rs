@@ -7,12 +7,14 @@ mod phone;
 
 use crate::lab::ENB;
 use phone::{Phone, derived, protected_by_5g};
+use vireo_core::amf::context::RadioCapability;
 use vireo_core::amf::engine::Event;
 use vireo_core::step::{Effect, Kind, Note};
 use vireo_core::subscription::Subscription;
 use vireo_types::{Dialect, Duration};
 use vireo_wire::nas::{self, Nas5gsMessage, Nas5gsSecurityHeaderType};
 use vireo_wire::nas_eps::*;
+use vireo_wire::ngap;
 use vireo_wire::pfcp::{self, Element};
 use vireo_wire::s1ap::{S1apPduKind, ie};
 use vireo_wire::security::NasCount;
@@ -79,6 +81,29 @@ fn update_with_5g_keys_moves_session_to_4g() {
     assert_eq!(after.sessions[0].downlink.map(|tunnel| tunnel.teid.0), Some(0x0102_0305));
     assert_eq!(after.ltmsi, before.ltmsi, "it is one entry");
     assert_eq!(succeeded(&phone, Kind::Mobility), 1);
+}
+
+/// The gNB has reported the capability of both systems; each node gets that of its own.
+#[test]
+fn each_system_gets_its_radio_capability() {
+    let mut phone = Phone::new();
+    phone.lab.change(|ue| {
+        ue.radio_capability = vec![5; 9];
+        ue.reachability.paging.other = RadioCapability { whole: vec![4; 9], paging: vec![3; 9] };
+    });
+    phone.move_to_4g(BEARER, true);
+    let [setup] = &phone.pdus(S1apPduKind::Initiating_InitialContextSetup)[..] else { panic!("{:?}", phone.lab.notes) };
+    let capability = setup.ie::<ie::UERadioCapability>().map(|ie| ie.expect("octets").0.into_vec());
+    assert_eq!(capability, Some(vec![4; 9]));
+    phone.guti = update_accept(&mut phone).guti.expect("a new GUTI");
+    phone.set_up(&[5]);
+    phone.complete_and_release();
+    let _ = phone.move_to_5g(1 << 3);
+    let sent = phone.lab.sent.iter().rev().map(|pdu| ngap::NGAP_PDU::decode(pdu).expect("a PDU"));
+    let setup = sent.into_iter().find(|pdu| pdu.kind() == ngap::NgapPduKind::Initiating_InitialContextSetup);
+    let setup = setup.expect("a set-up");
+    let capability = setup.ie::<ngap::ie::UERadioCapability>().map(|ie| ie.expect("octets").0.into_vec());
+    assert_eq!(capability, Some(vec![5; 9]));
 }
 
 #[test]

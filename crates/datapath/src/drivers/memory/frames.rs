@@ -255,6 +255,7 @@ mod tests {
         let mut packet = vec![0x45, 0, 0, 24, 0, 0, 0, 0, 64, 59, 0, 0];
         packet.extend([from.octets(), to.octets()].concat());
         packet.extend([1, 2, 3, 4]);
+        crate::engine::frame_layout::complete_header(&mut packet);
         packet
     }
 

@@ -13,7 +13,7 @@ mod lookup_maps;
 pub use config::{XdpConfig, XdpMode};
 pub(crate) use counters::KernelCounters;
 
-use crate::drivers::bpf::{Aligned, not_attached, refused};
+use crate::drivers::bpf::{Aligned, errno, not_attached, refused};
 use crate::drivers::kernel_config::KernelConfig;
 use crate::drivers::slice_steering;
 use crate::engine::access::table;
@@ -26,6 +26,7 @@ use crate::network::Pool;
 use crate::start_error::StartError;
 use crate::sys::bpf::Attached;
 use crate::sys::netlink;
+use crate::sys::route::Routes;
 use crate::sys::shared::{Plain, Shared};
 use aya::maps::{CpuMap, Map, MapError, ProgramArray};
 use aya::programs::links::FdLink;
@@ -41,6 +42,12 @@ use tracing::info;
 const LARGEST: u64 = 1 << 22;
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/upf.bpf.o")));
+/// The same programs for frames in several buffers.
+static FRAGS_OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/upf_frags.bpf.o")));
+
+/// Largest MTU in octets at which network drivers receive a frame into one buffer, a page of 4 KiB
+/// with headroom.
+const ONE_BUFFER: u32 = 3_000;
 
 /// The loaded program. When the value is dropped, the kernel detaches the program from all
 /// interfaces.
@@ -51,6 +58,8 @@ pub(crate) struct Xdp {
     /// Name of the program that receives frames first.
     entry: &'static str,
     mode: XdpMode,
+    /// An interface whose frames are in several buffers.
+    jumbo: Option<JumboInterface>,
     pub(crate) links: Vec<Attached>,
     counters: KernelCounters,
 }
@@ -67,6 +76,39 @@ pub(crate) struct XdpSetup<'a> {
     /// Processors of the workers of slices. If not empty, the processor of a user's worker handles
     /// the user's packets.
     pub(crate) processors: &'a [usize],
+}
+
+/// An interface with a large MTU.
+#[derive(Clone, Debug)]
+struct JumboInterface {
+    name: String,
+    mtu: u32,
+}
+
+impl JumboInterface {
+    /// Returns the first interface with an MTU above [`ONE_BUFFER`], if the network driver runs the
+    /// program. In generic mode the kernel copies such a frame into one buffer.
+    fn find(config: &XdpConfig) -> Result<Option<Self>, StartError> {
+        if config.mode == XdpMode::Generic {
+            return Ok(None);
+        }
+        let routes = Routes::open()?;
+        let jumbo = config.interfaces.iter().find_map(|name| {
+            let mtu = routes.interface(name).ok()?.mtu;
+            (mtu > ONE_BUFFER).then(|| JumboInterface { name: name.clone(), mtu })
+        });
+        Ok(jumbo)
+    }
+
+    fn refused(self) -> StartError {
+        StartError::XdpMtu { interface: self.name, mtu: self.mtu, most: ONE_BUFFER }
+    }
+}
+
+/// Returns the reason why the kernel does not load a program or attach it.
+fn refused_with(jumbo: Option<&JumboInterface>, error: &(dyn std::error::Error + 'static)) -> Option<StartError> {
+    let is_refused = matches!(errno(error), Some(libc::EINVAL | libc::ERANGE));
+    jumbo.filter(|_| is_refused).cloned().map(JumboInterface::refused)
 }
 
 impl Xdp {
@@ -103,6 +145,8 @@ impl Xdp {
             }
             constants.leave_to_stack();
         }
+        let jumbo = JumboInterface::find(config)?;
+        let object = if jumbo.is_some() { FRAGS_OBJECT } else { OBJECT };
         let mut loader = EbpfLoader::new();
         let loader = slice_steering::sized(loader.override_global("config", &constants, true), &ranges, limits);
         let mut bpf = loader
@@ -113,10 +157,11 @@ impl Xdp {
             .map_max_entries("foreign", records as u32)
             .map_max_entries("framed", records as u32)
             .map_max_entries("cells", cells as u32)
-            .load(&OBJECT.0)
+            .load(&object.0)
             .map_err(|error| refused(&error))?;
         for name in PROGRAMS {
-            program(&mut bpf, name)?.load().map_err(|error| refused(&error))?;
+            let loaded = program(&mut bpf, name)?.load();
+            loaded.map_err(|error| refused_with(jumbo.as_ref(), &error).unwrap_or_else(|| refused(&error)))?;
         }
         set_tail_calls(&mut bpf, "programs", &PROGRAMS)?;
         let entry = match processors.is_empty() {
@@ -139,7 +184,7 @@ impl Xdp {
             tables.set_worker_map(worker_map);
         }
         let counters = KernelCounters::new(counted, processors);
-        Ok((Xdp { bpf, interfaces, entry, mode: config.mode, links: vec![], counters }, tables))
+        Ok((Xdp { bpf, interfaces, entry, mode: config.mode, jumbo, links: vec![], counters }, tables))
     }
 
     /// Attaches the program to its interfaces.
@@ -154,7 +199,9 @@ impl Xdp {
         };
         let program: &mut Program = program(&mut self.bpf, self.entry)?;
         for (name, index) in &self.interfaces {
-            let link = program.attach_to_if_index(*index, mode).map_err(|error| not_attached(name, &error))?;
+            let link = program.attach_to_if_index(*index, mode).map_err(|error| {
+                refused_with(self.jumbo.as_ref(), &error).unwrap_or_else(|| not_attached(name, &error))
+            })?;
             let link = program.take_link(link).map_err(|error| refused(&error))?;
             // A link that is no descriptor would outlive a killed process.
             let link = FdLink::try_from(link).map_err(|_| StartError::Xdp("it has no links for XDP".to_owned()))?;

@@ -11,5 +11,5 @@ pub(crate) mod state;
 mod table;
 mod types;
 
-pub(crate) use table::{FlowTable, Flows, tunnels_of};
+pub(crate) use table::{FlowTable, Flows, relays, tunnels_of};
 pub use types::{FlowPackets, FlowRule, FlowSessions, Marking, Metered, Quota, SessionFlows, Source, Target};

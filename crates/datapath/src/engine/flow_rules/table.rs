@@ -10,11 +10,12 @@ use crate::engine::filter::Flow;
 use crate::engine::index::DownlinkId;
 use crate::engine::inner::Inner;
 use crate::engine::rate;
-use crate::engine::rule::ALL_FLOWS;
+use crate::engine::rule::{ALL_FLOWS, Tunnel};
 use crate::network::Network;
 use crate::sys::shared::Shared;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
 use vireo_types::{Instant, Teid};
 
 /// Flow rules of a session with their counters and policers.
@@ -29,6 +30,8 @@ pub(crate) struct FlowTable {
     pub(crate) downlinks: Vec<DownlinkId>,
     /// Rule lists of the kernel program.
     pub(crate) lists: Option<RuleLists>,
+    /// True if an error of a tunnel was reported since the rules were set.
+    pub(crate) is_error_reported: AtomicBool,
 }
 
 impl FlowTable {
@@ -87,6 +90,14 @@ impl FlowTable {
     }
 }
 
+/// Returns the tunnels into which packets of other tunnels are relayed.
+pub(crate) fn relays(rules: &[FlowRule]) -> impl Iterator<Item = Tunnel> {
+    rules.iter().filter_map(|rule| match rule.target {
+        Target::Tunnel { tunnel, .. } if rule.source != Source::DataNetwork => Some(tunnel),
+        _ => None,
+    })
+}
+
 /// Returns the peers of the tunnels in the rules.
 pub(crate) fn tunnels_of(rules: &[FlowRule]) -> Vec<IpAddr> {
     let address = |rule: &FlowRule| match rule.target {
@@ -103,6 +114,8 @@ pub(crate) struct Flows {
     pub(crate) sessions: HashMap<u64, FlowTable>,
     pub(crate) tunnels: HashMap<Teid, u64>,
     pub(crate) downlinks: HashMap<u32, u64>,
+    /// Sessions by the tunnels into which they relay packets, for the Error Indications about one.
+    pub(crate) relays: HashMap<Tunnel, u64>,
     /// Framed routes with the entries of their UEs, the longest prefixes first.
     pub(crate) framed: Vec<(Network, DownlinkId)>,
     /// Sessions whose rules the kernel program does not hold although it exists.
@@ -117,6 +130,7 @@ impl Flows {
             sessions: HashMap::new(),
             tunnels: HashMap::new(),
             downlinks: HashMap::new(),
+            relays: HashMap::new(),
             framed: vec![],
             outside: HashMap::new(),
         }

@@ -7,7 +7,7 @@ use crate::engine::entry::{DATA, UplinkEntry};
 use crate::engine::event::Event;
 use crate::engine::flow_rules::lists::{OffloadRefusal, RuleLists};
 use crate::engine::flow_rules::state::FlowState;
-use crate::engine::flow_rules::{FlowSessions, FlowTable, Metered, SessionFlows, Source, Target, tunnels_of};
+use crate::engine::flow_rules::{FlowSessions, FlowTable, Metered, SessionFlows, Source, Target, relays, tunnels_of};
 use crate::engine::index::DownlinkId;
 use crate::engine::inner::Inner;
 use crate::engine::rule::Tunnel;
@@ -15,6 +15,7 @@ use crate::engine::tunnel_target::TunnelTarget;
 use crate::engine::verdict::{DownlinkVerdict, UplinkVerdict, outward};
 use crate::network::Network;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vireo_types::{Instant, Teid};
 use vireo_wire::gtpu::{Packet, PduSession};
 
@@ -47,6 +48,9 @@ impl Tables {
             for id in &before.downlinks {
                 self.flows.downlinks.remove(&id.0);
             }
+            for tunnel in relays(&before.rules) {
+                self.flows.relays.remove(&tunnel);
+            }
             if !before.framed.is_empty() {
                 self.flows.framed.retain(|(_, id)| !before.downlinks.contains(id));
                 framed.extend(before.framed.iter().copied());
@@ -76,10 +80,20 @@ impl Tables {
         framed.extend(flows.framed.iter().copied());
         let SessionFlows { rules, framed: behind, .. } = flows;
         let (tunnels, downlinks) = (tunnels.to_vec(), downlinks.to_vec());
-        let mut table = FlowTable { session, rules, state, framed: behind, tunnels, downlinks, lists };
+        let mut table = FlowTable {
+            session,
+            rules,
+            state,
+            framed: behind,
+            tunnels,
+            downlinks,
+            lists,
+            is_error_reported: AtomicBool::new(false),
+        };
         self.attach_rule_lists(&mut table);
         self.flows.tunnels.extend(table.tunnels.iter().map(|teid| (*teid, session)));
         self.flows.downlinks.extend(table.downlinks.iter().map(|id| (id.0, session)));
+        self.flows.relays.extend(relays(&table.rules).map(|tunnel| (tunnel, session)));
         if let Some(id) = table.downlinks.first() {
             self.flows.framed.extend(table.framed.iter().map(|network| (*network, *id)));
             self.flows.framed.sort_by_key(|(network, _)| std::cmp::Reverse(network.length));
@@ -158,6 +172,13 @@ impl Tables {
     pub fn end_marker(tunnel: Tunnel, released: &mut Released) {
         released.datagrams.extend(answer::end_marker(tunnel));
         released.last = true;
+    }
+
+    /// Returns the session that relays packets into a tunnel, once until its rules change.
+    pub(crate) fn report_relay_error(&self, tunnel: Tunnel) -> Option<u64> {
+        let session = *self.flows.relays.get(&tunnel)?;
+        let table = self.flows.sessions.get(&session)?;
+        (!table.is_error_reported.swap(true, Relaxed)).then_some(session)
     }
 
     /// Returns the entry of the UE with a framed route to the address.

@@ -173,12 +173,11 @@ impl Tables {
         if from != tunnel.address {
             return UplinkVerdict::Drop(DropReason::UnknownPeer);
         }
-        match self.find_tunnel(tunnel) {
-            Some((session, record)) if record.report_once(TUNNEL_ERROR) => {
-                UplinkVerdict::Report(Event::TunnelError { session, tunnel })
-            }
-            _ => UplinkVerdict::Nothing,
-        }
+        let session = match self.find_tunnel(tunnel) {
+            Some((session, record)) => record.report_once(TUNNEL_ERROR).then_some(session),
+            None => self.report_relay_error(tunnel),
+        };
+        session.map_or(UplinkVerdict::Nothing, |session| UplinkVerdict::Report(Event::TunnelError { session, tunnel }))
     }
 
     #[cold]

@@ -52,7 +52,7 @@ impl LteUe {
         kind: PduSessionType,
         out: &mut UeOutput,
     ) -> Result<(), CommandError> {
-        let initial = !matches!(registration, Registration::Mobility | Registration::Periodic);
+        let initial = !registration.is_update();
         let fits = if initial { MmState::Deregistered } else { MmState::Registered };
         if self.mm != fits {
             return Err(CommandError::State(self.mm));

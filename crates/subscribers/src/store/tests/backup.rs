@@ -19,6 +19,7 @@ fn filled(database: &TestDatabase) -> Vec<Subscriber> {
     let mut many: Vec<_> = (0..2500).map(subscriber).collect();
     many[7].static_ipv4 = Some("10.45.7.7".parse().expect("an address"));
     many[8].subscription.slices[0].snssai.sd = Some(0xab);
+    many[9].msisdn = "4915100000009".parse().ok();
     let mut store = database.open();
     store.import(&many, OnExisting::Refuse, &mut |_| {}).expect("imported");
     store.set_sqn_offset(many[9].supi, -77).expect("stored");

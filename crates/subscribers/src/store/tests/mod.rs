@@ -3,10 +3,12 @@
 mod backup;
 mod concurrent;
 mod postgres;
+mod postgres_tls;
 mod sealing;
 mod sqlite;
 
 use super::*;
+use crate::msisdn::Msisdn;
 use crate::record::Key;
 use crate::testing::PostgresServer;
 use std::path::PathBuf;
@@ -128,7 +130,7 @@ over_both! {
     record_round_trips replaced_record_keeps_its_sqn_offset import_is_atomic repeated_record_of_import
     lists_are_in_pages_and_by_prefix other_client_shares_database stuck_writer_is_named_and_readers_continue
     twenty_thousand_are_imported_in_seconds unreadable_record_names_its_fault newer_schema_is_refused
-    missing_database_is_named
+    missing_database_is_named subscriber_is_found_by_msisdn database_of_earlier_release_gets_gpsis
 }
 
 fn record_round_trips(database: &TestDatabase) {
@@ -143,6 +145,53 @@ fn record_round_trips(database: &TestDatabase) {
     assert_eq!(store.get(subscriber(1).supi).expect("read"), None);
     assert!(matches!(store.add(&one), Err(StoreError::Exists(supi)) if supi == one.supi));
     store.add(&subscriber(1)).expect("added after a refusal");
+}
+
+fn subscriber_is_found_by_msisdn(database: &TestDatabase) {
+    let mut store = database.open();
+    let number = |text: &str| -> Msisdn { text.parse().expect("an MSISDN") };
+    let with = |n: u64, text: &str| Subscriber { msisdn: Some(number(text)), ..subscriber(n) };
+    let [first, second] = [with(0, "4915100000001"), with(1, "4915100000002")];
+    store.import(&[first.clone(), second.clone(), subscriber(2)], OnExisting::Refuse, &mut |_| {}).expect("imported");
+    let find = |store: &mut Store, text: &str| store.find_msisdn(&number(text)).expect("read");
+    assert_eq!(find(&mut store, "4915100000002"), Some(second.supi));
+    assert_eq!(find(&mut store, "4915100000003"), None);
+    assert_eq!(store.all(), [first.clone(), second.clone(), subscriber(2)]);
+    // An MSISDN has one subscriber, in the database and in an import, which then changes nothing.
+    let taken = |result: Result<(), StoreError>| matches!(result, Err(StoreError::MsisdnTaken(_)));
+    assert!(taken(store.add(&with(3, "4915100000001"))));
+    assert!(taken(store.upsert(&with(1, "4915100000001"))));
+    let twice = [with(4, "4915100000009"), with(5, "4915100000009")];
+    assert!(taken(store.import(&twice, OnExisting::Refuse, &mut |_| {}).map(drop)));
+    assert_eq!(store.count(&Filter::default()).expect("counted"), 3);
+    // Replaced, and removed with the record.
+    store.upsert(&with(0, "4915100000007")).expect("replaced");
+    assert_eq!(find(&mut store, "4915100000001"), None);
+    assert_eq!(find(&mut store, "4915100000007"), Some(first.supi));
+    store.upsert(&subscriber(1)).expect("replaced");
+    assert_eq!(database.sql("SELECT msisdn FROM gpsis"), "4915100000007");
+    store.remove([first.supi]).expect("removed");
+    assert_eq!(database.sql("SELECT count(*) FROM gpsis"), "0");
+    store.add(&with(6, "4915100000007")).expect("free again");
+}
+
+/// An earlier release has no table of GPSIs, and uses a database that has one.
+fn database_of_earlier_release_gets_gpsis(database: &TestDatabase) {
+    database.open().add(&subscriber(0)).expect("added");
+    let trigger = if database.is_postgres() { "" } else { "DROP TRIGGER gpsi_removed" };
+    [trigger, "DROP TABLE gpsis"].iter().filter(|sql| !sql.is_empty()).for_each(|sql| drop(database.sql(sql)));
+    // Several processes open it at once.
+    std::thread::scope(|scope| {
+        (0..4).for_each(|_| drop(scope.spawn(|| drop(database.open()))));
+    });
+    let mut store = database.open();
+    let one = Subscriber { msisdn: "49151".parse().ok(), ..subscriber(0) };
+    store.upsert(&one).expect("replaced");
+    // As the earlier release replaces and removes.
+    database.sql("UPDATE subscribers SET static_ipv4 = '10.45.7.7'");
+    assert_eq!(store.get(one.supi).expect("read").and_then(|record| record.msisdn), one.msisdn);
+    database.sql("DELETE FROM subscribers");
+    assert_eq!(database.sql("SELECT count(*) FROM gpsis"), "0");
 }
 
 fn replaced_record_keeps_its_sqn_offset(database: &TestDatabase) {

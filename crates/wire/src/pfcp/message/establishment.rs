@@ -17,7 +17,7 @@ messages! {
         create_fars: List<CreateFar, 2>,
         create_urrs: List<CreateUrr, 1>,
         create_qers: List<CreateQer, 2>,
-        create_bar: Option<CreateBar>,
+        create_bars: List<CreateBar, 1>,
         /// Sets of sessions that include this one, one for each kind of control plane.
         fq_csids: List<FqCsid, 1>,
         pdn_type: Option<PdnType>,
@@ -76,7 +76,7 @@ impl SessionEstablishmentRequest {
             create_fars: List::new(),
             create_urrs: List::new(),
             create_qers: List::new(),
-            create_bar: None,
+            create_bars: List::new(),
             fq_csids: List::new(),
             pdn_type: None,
             user_plane_inactivity_timer: None,

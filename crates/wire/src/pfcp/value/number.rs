@@ -166,6 +166,14 @@ numbers! {
     AdditionalUsageReportsInformation(u16) = 126;
 }
 
+impl TransportLevelMarking {
+    /// Returns true if the marked bits of the DSCP are all zero.
+    pub const fn is_zero(self) -> bool {
+        let [dscp, mask] = self.0.to_be_bytes();
+        dscp & mask == 0
+    }
+}
+
 /// Cause (8.2.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cause(pub u8);

@@ -19,9 +19,6 @@ pub fn hand_over(ctx: &mut StepContext<'_, '_>) {
 }
 
 fn convert_if(ctx: &mut StepContext<'_, '_>, can_move: impl Fn(&SmContext, Dialect) -> bool) {
-    // A RAN node of the other dialect has another form of it (TS 36.413 9.2.1.27, TS 38.413
-    // 9.3.1.74).
-    ctx.ue.radio_capability.clear();
     let to = ctx.ue.session_dialect();
     let pending = ctx.ue.pending.sessions;
     let mut renamed = 0;

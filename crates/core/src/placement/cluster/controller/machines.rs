@@ -33,7 +33,7 @@ impl Controller {
     }
 
     /// Returns the hosts of the next map with their weights and machines. A host that drains has no
-    /// weight.
+    /// weight, a cordoned one accepts no bucket.
     pub(super) fn weighted_hosts(&self, hosts: impl Iterator<Item = HostId>, leaving: &[HostId]) -> Vec<WeightedHost> {
         let machine = |host: &HostId| self.hosts.get(host)?.machine.as_ref();
         let labels: BTreeSet<&MachineLabel> = self.hosts.keys().filter_map(machine).collect();
@@ -43,6 +43,9 @@ impl Controller {
             Some(MachineIndex(labels.iter().position(|known| *known == label)? as u16))
         };
         let weight = |host: &HostId| if leaving.contains(host) { 0.0 } else { self.weight(*host) };
-        hosts.map(|host| WeightedHost { host, weight: weight(&host), machine: index(&host) }).collect()
+        let accepts = |host: &HostId| !self.cordon.hosts.contains(host);
+        let weighted =
+            |host| WeightedHost { host, weight: weight(&host), machine: index(&host), accepts: accepts(&host) };
+        hosts.map(weighted).collect()
     }
 }

@@ -33,9 +33,11 @@ impl Controller {
     }
 
     /// Returns the hosts of the map if their loads are representative: all serve, no bucket
-    /// migrates and none is about to.
+    /// migrates and none is about to. No host is cordoned, since it would get no bucket by a higher
+    /// weight.
     fn resting_hosts(&self) -> Option<BTreeSet<HostId>> {
-        let map = self.map.as_ref().filter(|_| self.is_settled() && self.drain.hosts.is_empty())?;
+        let is_stable = self.drain.hosts.is_empty() && self.cordon.hosts.is_empty();
+        let map = self.map.as_ref().filter(|_| self.is_settled() && is_stable)?;
         let hosts: BTreeSet<HostId> = map.hosts.iter().map(|(host, _)| *host).collect();
         let changes = self.hosts.iter().any(|(id, host)| match host.stage {
             MemberStage::Starting => true,

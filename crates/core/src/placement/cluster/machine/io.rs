@@ -18,6 +18,8 @@ pub enum Input {
     Disconnected(ConnectionId),
     /// The operator drains a host.
     Drain(HostId),
+    /// The operator cordons a host, or ends its cordon.
+    Cordon { host: HostId, is_cordoned: bool },
     /// The process of a host has ended, as its parent knows.
     HostEnded(HostId),
     /// The state of an epoch is stored ([`Output::store`]).
@@ -61,6 +63,8 @@ pub enum Notice<'a> {
     Violation { member: Option<Member>, message: &'a ToController },
     /// A host starts to drain.
     Draining(HostId),
+    /// A host is cordoned, or not any more.
+    Cordoned { host: HostId, is_cordoned: bool },
     /// A host has drained and may end.
     Departed(HostId),
     /// The number of serving hosts changes.

@@ -87,6 +87,11 @@ impl ControllerMachine {
             Input::Message { connection, message } => self.on_message(connection, message, now, output),
             Input::Disconnected(connection) => self.on_disconnect(connection),
             Input::Drain(host) => self.drain(host, output),
+            Input::Cordon { host, is_cordoned } => {
+                if self.controller.cordon(host, is_cordoned) {
+                    output.notify(Notice::Cordoned { host, is_cordoned });
+                }
+            }
             Input::HostEnded(host) => self.controller.on_host_ended(host),
             Input::Stored(epoch) => {
                 self.storing = None;
@@ -194,6 +199,7 @@ impl ControllerMachine {
                 }
             }
             (ToController::Violations(_), Member::Balancer(_)) => self.controller.on_violations(now),
+            (ToController::Cordoned(hosts), Member::Balancer(_)) => self.controller.report_cordoned(hosts, now),
             _ => return false,
         }
         true
@@ -307,11 +313,17 @@ impl ControllerMachine {
                 self.controller.presume_alive(member, now);
             }
         }
+        // Repeated, so that a balancer that was restarted has it, too.
+        let cordoned = self.controller.cordoned_for_balancers().map(ToMember::Cordoned);
         let mut overdue = Vec::new();
         for (connection, known) in &self.connections {
             let heartbeat = known.heartbeat_member().filter(|member| self.members.contains_key(member));
             match known.member().or(heartbeat) {
-                Some(_) => output.send(*connection, &ToMember::Beat),
+                Some(_) => {
+                    let is_balancer = matches!(known.member(), Some(Member::Balancer(_)));
+                    let message = cordoned.as_ref().filter(|_| is_balancer);
+                    output.send(*connection, message.unwrap_or(&ToMember::Beat));
+                }
                 None if now.since(known.since) > UNIDENTIFIED_TIMEOUT => overdue.push(*connection),
                 None => {}
             }

@@ -1,0 +1,56 @@
+//! Scenarios of single cases: what UEs and gNBs request, and the answer of the core.
+
+use super::{VIREO, scenario_succeeds, scenario_succeeds_with};
+use std::process::Command;
+
+/// Requests that are served, repeated or refused (TS 24.501 6.4.1, 5.4.5.2).
+#[test]
+fn session_requests_get_their_answers() {
+    let served = ["always-on", "static-address", "repeated-request", "replaced-session", "ipv4v6"];
+    let refused = ["unknown-dnn", "unknown-slice", "ssc-modes", "session-types"];
+    for scenario in served.iter().chain(&refused) {
+        scenario_succeeds("nr", scenario);
+    }
+    scenario_succeeds("eps", "unknown-dnn");
+}
+
+/// The gNBs compare the policy of each set-up and handover with the configured one (TS 33.501
+/// 6.6.1).
+#[test]
+fn up_security_stays_over_handovers() {
+    let policies = ["required", "preferred", "not-needed"];
+    let scenarios = ["up-required", "up-preferred", "up-not-needed"];
+    for (scenario, policy) in scenarios.iter().zip(policies).chain([(&"up-impossible", "required")]) {
+        scenario_succeeds_with("nr", scenario, &[("VIREO_DNN__INTERNET__UP_INTEGRITY", policy)]);
+    }
+}
+
+/// 64 KiB through SCTP, a step, the stored context and back.
+#[test]
+fn large_radio_capability_returns() {
+    for rat in ["nr", "eps"] {
+        scenario_succeeds(rat, "radio-capability");
+    }
+}
+
+#[test]
+fn nodes_report_location() {
+    for rat in ["nr", "eps"] {
+        scenario_succeeds_with(rat, "location-reports", &[("VIREO_CORE__LOCATION_REPORTS", "true")]);
+    }
+}
+
+#[test]
+fn registrations_of_5g_run_to_their_end() {
+    let registrations = ["foreign-guti", "follow-on", "resync", "resync-refused"];
+    for scenario in registrations.iter().chain(&["service", "reset", "handover", "restoration"]) {
+        scenario_succeeds("nr", scenario);
+    }
+}
+
+#[test]
+fn emulate_lists_sixty_scenarios() {
+    let output = Command::new(VIREO).args(["emulate", "--list"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.lines().count() >= 60, "{text}");
+}
