@@ -205,7 +205,7 @@ fn handover_during_renewal_is_refused() {
 
 /// The UE then sets up a connection under its new NAS keys.
 #[test]
-fn gnb_that_refuses_key_releases_ue() {
+fn refused_key_of_gnb_releases_ue() {
     for answers in [true, false] {
         let mut lab = with_used_keys();
         lab.slow = Some(NgapPduKind::Successful_UEContextModification);
