@@ -156,11 +156,9 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
         (N2Sm::ModifyResponse, _) if relocate::awaits_ran(sm) => relocate::ran_modified(sm, env),
         (N2Sm::ModifyResponse, _) => modify::accepted_by_ran(sm),
         (N2Sm::ModifyUnsuccessful, _) if relocate::awaits_ran(sm) => relocate::ran_refused(sm, env, out),
-        (N2Sm::ModifyUnsuccessful, _) => {
-            // The UE requests the session again.
-            if modify::refused_by_ran(sm, env, out) {
-                release::start(sm, release::NO_PTI, GsmCause::ReactivationRequested.as_u8(), env, out);
-            }
+        // The UE requests the session again.
+        (N2Sm::ModifyUnsuccessful, _) if modify::refused_by_ran(sm, env, out) => {
+            release::start(sm, release::NO_PTI, GsmCause::ReactivationRequested.as_u8(), env, out);
         }
         // Late, or of the direction towards the RAN.
         _ => {}
