@@ -1,9 +1,27 @@
 //! Scenarios of LTE UEs. A registration is an attach with its default bearer, or a TAU.
 
-use super::{FRESH, Mode, STORM, Scenario, Scheme, Step, abuse, steps};
+use super::{FRESH, Mode, RENEWAL_ABOUT, STORM, Scenario, Scheme, Step, abuse, steps};
 use crate::negative::Case;
 use crate::ue::{Cause, Fault, PowerSaving, Registration, SessionVariant};
 use vireo_types::PduSessionType;
+
+/// As that of 5G; the first session is the default bearer.
+const RENEWAL: &[Step] = &[
+    FRESH,
+    Step::Traffic,
+    Step::Idle,
+    Step::Rest,
+    Step::Service,
+    Step::AwaitKeys,
+    Step::Traffic,
+    Step::Rest,
+    Step::Establish { psi: 2, kind: None },
+    Step::AwaitKeys,
+    Step::Traffic,
+    Step::XnHandover,
+    Step::Traffic,
+    Step::Deregister,
+];
 
 /// Scenarios of 5G without a counterpart, with the reasons.
 pub(super) static ABSENT: &[(&str, &str)] = &[
@@ -177,7 +195,7 @@ pub(super) static ALL: &[Scenario] = &[
             Step::Deregister,
         ],
     ),
-    steps("key-renewal", super::security::RENEWAL_ABOUT, super::security::EPS_RENEWAL),
+    steps("key-renewal", RENEWAL_ABOUT, RENEWAL),
     steps(
         "power-saving",
         "a UE in power saving mode sleeps, also when a packet arrives, and gets it at its update (core.power-saving.psm)",

@@ -2,7 +2,6 @@
 
 mod eps;
 mod nr;
-mod security;
 
 use crate::gnb::UpProtection;
 use crate::negative::Case;
@@ -265,6 +264,10 @@ const fn steps(name: &'static str, about: &'static str, steps: &'static [Step]) 
 }
 
 /// All UEs of a node come back at once.
+/// The scenario `key-renewal` of each dialect.
+const RENEWAL_ABOUT: &str = "the network authenticates the UE at a service request, and on its connection \
+     (core.security.key-lifetime shorter than --idle)";
+
 const STORM: &[Step] =
     &[FRESH, IPV4_OR_RUN, Step::Traffic, Step::AwaitRestart, Step::Service, Step::Traffic, Step::Deregister];
 

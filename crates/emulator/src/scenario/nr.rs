@@ -1,6 +1,6 @@
 //! Scenarios of gNBs.
 
-use super::{FRESH, IPV4_OR_RUN, IPV6, Mode, NG_ENB, STORM, Scenario, Scheme, Step, abuse, security, steps};
+use super::{FRESH, IPV4_OR_RUN, IPV6, Mode, NG_ENB, RENEWAL_ABOUT, STORM, Scenario, Scheme, Step, abuse, steps};
 use crate::negative::Case;
 use crate::ue::{Cause, Fault, PowerSaving, Registration, SessionVariant};
 use vireo_types::PduSessionType;
@@ -19,6 +19,39 @@ const POWER_SAVING: &[Step] = &[
     Step::Idle,
     Step::Sleep,
     Step::Service,
+    Step::Traffic,
+    Step::Deregister,
+];
+
+/// The handover follows the keys of the connection.
+const RENEWAL: &[Step] = &[
+    FRESH,
+    Step::Establish { psi: 1, kind: None },
+    Step::Traffic,
+    Step::Idle,
+    Step::Rest,
+    Step::Service,
+    Step::AwaitKeys,
+    Step::Traffic,
+    Step::Rest,
+    Step::Establish { psi: 2, kind: None },
+    Step::AwaitKeys,
+    Step::Traffic,
+    Step::XnHandover,
+    Step::Traffic,
+    Step::Deregister,
+];
+
+const EMERGENCY: &[Step] = &[
+    Step::Register(Registration::Emergency),
+    Step::Establish { psi: 1, kind: None },
+    Step::Traffic,
+    Step::Idle,
+    Step::AwaitPage,
+    Step::Service,
+    Step::Traffic,
+    Step::Idle,
+    Step::Register(Registration::Mobility),
     Step::Traffic,
     Step::Deregister,
 ];
@@ -134,8 +167,8 @@ pub(super) static ALL: &[Scenario] = &[
         "a UE in MICO mode sleeps, also when a packet arrives, and gets it at its update (core.power-saving.psm)",
         POWER_SAVING,
     ),
-    steps("key-renewal", security::RENEWAL_ABOUT, security::RENEWAL),
-    steps("emergency", security::EMERGENCY_ABOUT, security::EMERGENCY),
+    steps("key-renewal", RENEWAL_ABOUT, RENEWAL),
+    steps("emergency", "emergency registration and emergency PDU session, idle and back (n2.emergency-dnn)", EMERGENCY),
     steps(
         "lost-tunnel",
         "a gNB loses the tunnel of a connected UE, which gets another one; then the UE is paged when it is idle",

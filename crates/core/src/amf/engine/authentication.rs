@@ -1,6 +1,6 @@
 //! Authentication of a UE: messages and events of the procedure that runs it.
 
-use super::begin_deregistration_with;
+use super::network_deregistration;
 use crate::amf::context::{Procedure, RanContext};
 use crate::amf::procedures::authentication::{self, Authenticating, Next};
 use crate::amf::procedures::common::security_setup::{self, Progress, SecuritySetup};
@@ -91,7 +91,7 @@ fn proceed(ctx: &mut StepContext<'_, '_>, next: Next) {
             let serving = service_request::begin(ctx, request);
             ctx.ue.procedure = serving.map(Procedure::ServiceRequest);
         }
-        Next::Barred(cause) => begin_deregistration_with(ctx, false, Some(cause)),
+        Next::Barred(cause) => network_deregistration::begin_with(ctx, false, Some(cause)),
         Next::Served(None) | Next::Ended => {}
     }
 }

@@ -8,6 +8,7 @@ mod authentication;
 mod emm;
 mod handover;
 mod nas;
+mod network_deregistration;
 mod smf_events;
 mod subscription;
 
@@ -15,7 +16,7 @@ use crate::Env;
 use crate::amf::access;
 use crate::amf::context::{Connection, Procedure, RadioCapability, RanContext, UeContext};
 use crate::amf::n2::{Cause, Fault, InitialUeMessage, UeMessage};
-use crate::amf::procedures::common::{self, smf_requests, user_data, user_plane};
+use crate::amf::procedures::common::{smf_requests, user_data, user_plane};
 use crate::amf::procedures::{
     self, an_release, configuration_update, deregistration, paging, registration, service_request, session,
 };
@@ -240,14 +241,8 @@ fn begin_deregistration(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: 
             let procedure = deregistration::by_network(ctx, reregister, cause.map(|cause| cause.value_in(dialect)));
             ctx.ue.procedure = procedure.map(Procedure::Deregistration);
         }
-        cause => begin_deregistration_with(ctx, reregister, cause),
+        cause => network_deregistration::begin_with(ctx, reregister, cause),
     }
-}
-
-fn begin_deregistration_with(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option<GmmCause>) {
-    let cause = cause.map(|cause| common::emm::cause_value(ctx.ue.dialect(), cause));
-    let procedure = deregistration::by_network(ctx, reregister, cause);
-    ctx.ue.procedure = procedure.map(Procedure::Deregistration);
 }
 
 /// Has the session part set up the default bearer of an attach, and answers the UE once it has.

@@ -57,7 +57,8 @@ fn level(level: u8) -> Option<PagingPriority> {
     all.into_iter().nth(usize::from(level).checked_sub(1)?)
 }
 
-/// Returns E-UTRA Paging eDRX Information (TS 38.413 9.3.1.154). Its values are in the order of NAS.
+/// Returns E-UTRA Paging eDRX Information (TS 38.413 9.3.1.154). Its values are in the order of
+/// NAS.
 fn extended(drx: ExtendedDrx) -> EUTRAPagingeDRXInformation {
     use EUTRAPagingEDRXCycle as Cycle;
     use EUTRAPagingTimeWindow as Window;
