@@ -147,7 +147,7 @@ impl BalancerMachine {
         envelope.answers = true;
         let (number, bucket) = (envelope.number, envelope.bucket);
         let share = match &envelope.event {
-            PeerEvent::Ngap { view: Some(view), .. } => self.steering.load_share(view, bucket, &self.settings),
+            PeerEvent::Ngap { view: Some(view), .. } => self.steering.load_share(host, view, bucket, &self.settings),
             _ => None,
         };
         if let Some(lost) = self.lost.get_mut(&host) {

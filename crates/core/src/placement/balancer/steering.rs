@@ -25,7 +25,10 @@ pub(super) struct Steering {
     cipher: TmsiCipher,
     table: LoadTable,
     hosts: HostSet,
-    times: Vec<ServiceTime>,
+    /// Per host, service times of its pools. A host with few processors, or one that waits for
+    /// them, needs longer than others.
+    times: Vec<Vec<ServiceTime>>,
+    pools: usize,
     /// Number of choices so far.
     turn: u64,
     /// Number of choices since the last report in which no host was expected to meet the objective.
@@ -41,7 +44,8 @@ impl Steering {
             cipher: TmsiCipher::new(&settings.tmsi_key),
             table: LoadTable::new(pools, settings.stale),
             hosts: HostSet::default(),
-            times: vec![ServiceTime::new(FIRST_GUESS); pools],
+            times: Vec::new(),
+            pools,
             turn: 0,
             violations: 0,
             traces: false,
@@ -75,9 +79,25 @@ impl Steering {
         let reports: Vec<PoolReport> =
             loads.iter().map(|load| PoolReport { backlog: load.backlog.into(), share: load.share.into() }).collect();
         self.table.report(host, cpu.into(), &reports, now);
-        for (time, load) in self.times.iter_mut().zip(loads).filter(|(_, load)| load.time_us > 0.0) {
+        if self.times.len() <= host.index() {
+            self.times.resize_with(host.index() + 1, || vec![ServiceTime::new(FIRST_GUESS); self.pools]);
+        }
+        for (time, load) in self.times[host.index()].iter_mut().zip(loads).filter(|(_, load)| load.time_us > 0.0) {
             *time = ServiceTime::new((load.time_us * 1000.0) as u64);
         }
+    }
+
+    /// Returns the service time of a pool at a host.
+    fn time(&self, host: HostId, pool: usize) -> ServiceTime {
+        let reported = self.times.get(host.index()).and_then(|times| times.get(pool));
+        reported.copied().unwrap_or(ServiceTime::new(FIRST_GUESS))
+    }
+
+    /// Returns the shortest service time of a pool among hosts. That a host is slower than others
+    /// shows in its work.
+    fn shortest_time(&self, hosts: impl Iterator<Item = HostId>, pool: usize) -> ServiceTime {
+        let times = hosts.map(|host| self.time(host, pool));
+        times.min_by_key(|time| time.nanos()).unwrap_or(ServiceTime::new(FIRST_GUESS))
     }
 
     /// Returns the bucket of the UE that an initial message names, if this AMF assigned its
@@ -89,10 +109,11 @@ impl Steering {
         }
     }
 
-    /// Returns the load share of a message at its host. `bucket` is that by which an initial
-    /// message was routed.
+    /// Returns the load share of a message at a host. `bucket` is that by which an initial message
+    /// was routed.
     pub(super) fn load_share(
         &self,
+        host: HostId,
         view: &ShallowView,
         bucket: Option<Bucket>,
         settings: &Settings,
@@ -104,7 +125,7 @@ impl Steering {
         // The same mapping from buckets to slices as in hosts.
         let slices = settings.objectives.len() + 1;
         let pool = usize::from(bucket.get()) % slices * KINDS + view.kind.index();
-        Some((pool, *self.times.get(pool)?))
+        Some((pool, self.time(host, pool)))
     }
 
     /// Chooses the host that serves a procedure of a known UE, among those that have the UE. `None`
@@ -122,7 +143,8 @@ impl Steering {
         let pool = slice * KINDS + kind.index();
         let slo = settings.objective(slice, kind);
         let candidates = BucketPlacement::new(owners.all().filter(|host| may_serve(*host)));
-        let request = Request { bucket, owners: candidates, pool, time: self.times[pool], slo, turn: self.turn };
+        let time = self.shortest_time(candidates.all(), pool);
+        let request = Request { bucket, owners: candidates, pool, time, slo, turn: self.turn };
         let choice = steer::select_serving_host(settings.policy, &request, &self.hosts, &self.table, now)?;
         let rule = (settings.policy, self.hosts.prefer());
         let load = |host| self.table.load(host, pool, request.time, now);
@@ -147,7 +169,8 @@ impl Steering {
         let pool = view.kind.index();
         let slo = settings.strictest_objective(view.kind);
         let owners = map.owners(bucket);
-        let request = Request { bucket, owners, pool, time: self.times[pool], slo, turn: self.turn };
+        let time = self.shortest_time(owners.all(), pool);
+        let request = Request { bucket, owners, pool, time, slo, turn: self.turn };
         let choice = steer::select_host(settings.policy, &request, &self.hosts, &self.table, now)?;
         self.violations += u32::from(choice.violation);
         let mut next = (0..columns).map(|n| Bucket::new(((self.turn + n) % columns * slices) as u16));

@@ -3,6 +3,7 @@
 use super::*;
 use crate::amf::n2::{Route, ShallowView};
 use crate::ids::tmsi::TmsiCipher;
+use crate::placement::message::PoolLoad;
 use crate::placement::message::Receiver::{self, OwnerAfterServingHost, ServingHost};
 use crate::schedule::kind::NfKind;
 use vireo_types::{AmfUeNgapId, RanUeNgapId};
@@ -20,7 +21,11 @@ struct World {
 impl World {
     /// Creates three hosts. The next choice is the replica.
     fn new() -> Self {
-        let settings = Settings { policy: Policy::RoundRobin, serve: Serve::Procedure, ..settings() };
+        World::with(Settings { policy: Policy::RoundRobin, serve: Serve::Procedure, ..settings() })
+    }
+
+    /// Creates three hosts with these settings of the balancer.
+    fn with(settings: Settings) -> Self {
         let fixture = Fixture::with(settings, &[1, 2, 3], 1);
         let ue = fixture.ue_of(1);
         let placement = fixture.machine.map().expect("a map").buckets.owners(ue.bucket());
@@ -50,6 +55,12 @@ impl World {
     fn notice(&mut self, host: u64, notice: HostNotice) {
         self.fixture.message(host, ToBalancer::Notice(notice));
         self.fixture.on(Input::Room);
+    }
+
+    /// Reports the service time of all procedures at a host with one processor.
+    fn report_time(&mut self, host: u64, time: Duration) {
+        let load = PoolLoad { backlog: 0.0, share: 1.0, time_us: time.0 as f32 };
+        self.fixture.message(host, ToBalancer::Report { cpu: 0.5, pools: vec![load; NfKind::ALL.len()] });
     }
 
     fn wait(&mut self, time: Duration) {
@@ -103,6 +114,24 @@ fn choice_holds_until_50_ms_after_procedure() {
     // Another connection is another procedure.
     world.uplink(2);
     world.take_one(replica, ServingHost);
+}
+
+/// An owner that waits for its processors reports longer service times than its replica.
+#[test]
+fn slow_owner_leaves_replica_its_own_times() {
+    let settings = Settings { serve: Serve::Procedure, ..settings() };
+    let slow = settings.objective(0, NfKind::ServiceRequest);
+    let mut world = World::with(settings);
+    let (owner, replica) = (world.owner, world.replica);
+    world.report_time(replica, Duration(slow.0 / 100));
+    // The latest report is that of the owner.
+    world.report_time(owner, slow);
+    world.uplink(1);
+    world.take_one(owner, Receiver::Owner);
+    for connection in 2..10 {
+        world.uplink(connection);
+        world.take_one(replica, ServingHost);
+    }
 }
 
 #[test]
