@@ -148,9 +148,9 @@ impl BalancerMachine {
     pub(super) fn steer_by(&mut self, map: &ClusterMap) {
         let rank = |host: &HostId| (map.leaving.contains(host), self.cordoned.contains(host));
         let best = map.hosts.iter().map(|(host, _)| rank(host)).min();
-        let hosts = map.hosts.iter().map(|(host, _)| *host).filter(|host| Some(rank(host)) == best);
-        let hosts = hosts.collect();
-        self.steering.set_hosts(hosts, self.settings.prefer);
+        let all = map.hosts.iter().map(|(host, _)| *host);
+        let (hosts, excluded) = all.partition(|host| Some(rank(host)) == best);
+        self.steering.set_hosts(hosts, excluded, self.settings.prefer);
     }
 
     /// Handles the hosts that receive no new UEs.

@@ -25,6 +25,8 @@ pub(super) struct Steering {
     cipher: TmsiCipher,
     table: LoadTable,
     hosts: HostSet,
+    /// Hosts of the map that get no new UEs.
+    excluded: Vec<HostId>,
     /// Per host, service times of its pools. A host with few processors, or one that waits for
     /// them, needs longer than others.
     times: Vec<Vec<ServiceTime>>,
@@ -44,6 +46,7 @@ impl Steering {
             cipher: TmsiCipher::new(&settings.tmsi_key),
             table: LoadTable::new(pools, settings.stale),
             hosts: HostSet::default(),
+            excluded: Vec::new(),
             times: Vec::new(),
             pools,
             turn: 0,
@@ -52,8 +55,9 @@ impl Steering {
         }
     }
 
-    /// Replaces the set of hosts for new UEs.
-    pub(super) fn set_hosts(&mut self, hosts: Vec<HostId>, prefer: Preference) {
+    /// Replaces the set of hosts for new UEs, and the hosts that get none.
+    pub(super) fn set_hosts(&mut self, hosts: Vec<HostId>, excluded: Vec<HostId>, prefer: Preference) {
+        self.excluded = excluded;
         if self.hosts.hosts() != hosts {
             self.hosts = HostSet::new(hosts).with(prefer);
         }
@@ -165,15 +169,22 @@ impl Steering {
         // an LTMSI of its home slice in the same column.
         let slices = settings.objectives.len() as u64 + 1;
         let columns = u64::from(Bucket::COUNT) / slices;
-        let bucket = Bucket::new((self.turn % columns * slices) as u16);
+        let column = |n: u64| Bucket::new(((self.turn + n) % columns * slices) as u16);
         let pool = view.kind.index();
         let slo = settings.strictest_objective(view.kind);
-        let owners = map.owners(bucket);
+        let eligible = |bucket: Bucket| {
+            let placement = map.owners(bucket);
+            let hosts = placement.all().filter(|host| !self.excluded.contains(host));
+            (bucket, BucketPlacement::new(hosts))
+        };
+        // If only excluded hosts have the bucket, another one has the UE.
+        let with_hosts = (0..columns).map(|n| eligible(column(n))).find(|(_, owners)| owners.owner().is_some());
+        let (bucket, owners) = with_hosts.unwrap_or((column(0), map.owners(column(0))));
         let time = self.shortest_time(owners.all(), pool);
         let request = Request { bucket, owners, pool, time, slo, turn: self.turn };
         let choice = steer::select_host(settings.policy, &request, &self.hosts, &self.table, now)?;
         self.violations += u32::from(choice.violation);
-        let mut next = (0..columns).map(|n| Bucket::new(((self.turn + n) % columns * slices) as u16));
+        let mut next = (0..columns).map(column);
         let own = next.find(|bucket| map.owners(*bucket).owner() == Some(choice.host));
         // A host without buckets has just joined.
         own.map(|bucket| (choice.host, bucket)).or_else(|| Some((owners.owner()?, bucket)))

@@ -116,6 +116,21 @@ fn choice_holds_until_50_ms_after_procedure() {
     world.take_one(replica, ServingHost);
 }
 
+#[test]
+fn cordoned_host_gets_no_unknown_ue() {
+    for policy in Policy::ALL {
+        let mut world = World::with(Settings { policy, ..settings() });
+        (1..=3).for_each(|host| world.report_time(host, Duration::from_millis(1)));
+        world.fixture.on(Input::Cordoned(vec![HostId(2)]));
+        let mut hosts = [0; 4];
+        for ran_id in 0..100 {
+            world.ngap(Route::Initial { ran_id: RanUeNgapId(ran_id), s_tmsi: None, nas_identity: None }, ran_id);
+            world.take().into_iter().for_each(|(host, ..)| hosts[host as usize] += 1);
+        }
+        assert_eq!((hosts[2], hosts[1] + hosts[3]), (0, 100), "{policy:?}");
+    }
+}
+
 /// An owner that waits for its processors reports longer service times than its replica.
 #[test]
 fn slow_owner_leaves_replica_its_own_times() {
