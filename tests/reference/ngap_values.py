@@ -341,7 +341,7 @@ def connection_messages():
     yield "UERadioCapabilityInfoIndication-formats", initiating(
         "UERadioCapabilityInfoIndication", *IDS, ("UERadioCapability", b"\x5a" * 32),
         ("UERadioCapabilityForPaging", {
-            "uERadioCapabilityForPagingOfNR": b"\x06" * 30, "uERadioCapabilityForPagingOfEUTRA": b"\x07" * 30}),
+            "uERadioCapabilityForPagingOfNR": b"\x06" * 30, "uERadioCapabilityForPagingOfEUTRA": b"\x00" * 30}),
         ("UERadioCapability-EUTRA-Format", b"\xa5" * 32))
 
 

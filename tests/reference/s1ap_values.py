@@ -396,7 +396,7 @@ def mme_messages():
             ("UERadioCapabilityForPaging", b"\x07" * 30)),
         "UECapabilityInfoIndication-formats": initiating(
             "UECapabilityInfoIndication", *IDS, ("UERadioCapability", b"\xa5" * 32),
-            ("UERadioCapabilityForPaging", b"\x07" * 30),
+            ("UERadioCapabilityForPaging", b"\x00" * 30),
             ("UERadioCapability-NR-Format", b"\x5a" * 32),
             ("UERadioCapabilityForPaging-NR-Format", b"\x06" * 30)),
         "DownlinkNASTransport-capability": initiating(

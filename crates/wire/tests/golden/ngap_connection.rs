@@ -96,7 +96,7 @@ fn transport() -> Vec<Case> {
             UERadioCapability = UERadioCapability(vec![0x5a_u8; 32].into()),
             UERadioCapabilityForPaging = UERadioCapabilityForPaging::new(
                 Some(UERadioCapabilityForPagingOfNR(vec![6_u8; 30].into())),
-                Some(UERadioCapabilityForPagingOfEUTRA(vec![7_u8; 30].into())),
+                Some(UERadioCapabilityForPagingOfEUTRA(vec![0_u8; 30].into())),
                 None
             ),
             UERadioCapability_EUTRA_Format = UERadioCapability(vec![0xa5_u8; 32].into())
