@@ -205,9 +205,9 @@ const SERVING_SLO: u64 = 4;
 /// and its CPU use is at most [`SPARE_CPU`], else the owner.
 ///
 /// Inputs of a replica may wait for acknowledgements of an overloaded owner, so that its work
-/// exceeds the objective while its processors are idle. Without this choice, the owner would get
-/// all procedures again and stay overloaded. If a replica has no room, its higher cost would add to
-/// the overload, and inputs that wait there are recalled and run twice.
+/// exceeds the objective while its processors are idle. The owner would get all procedures then. If
+/// a replica has no room, its higher cost would add to the overload, and inputs that wait there are
+/// recalled and run twice.
 ///
 /// [`Preference::MostLoaded`] is Algorithm 1.
 ///
