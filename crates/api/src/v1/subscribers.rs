@@ -397,7 +397,7 @@ async fn replace(
 
 /// Remove a subscriber
 ///
-/// A registered UE of the subscriber stays registered; deregister it.
+/// The core deregisters a registered UE of the subscriber.
 #[utoipa::path(delete, path = "/v1/subscribers/{supi}", tag = "subscribers", security(("bearer" = ["admin"])),
     params(("supi" = String, Path, description = "`imsi-` and digits, or digits"),
         ("If-Match" = String, Header, description = "ETag of the subscriber")),

@@ -119,7 +119,7 @@ fn all_variants() -> Vec<Line> {
         (Placement::Bound, variant(name, about, &format!("serve = \"owner\"\ninter = {policy:?}\n"), ""))
     };
     let spare = "The first of owner and replicas with all its work within a quarter of the objective serves, else the first \
-         within it, else the first of the owner and replicas with a CPU use of at most 70%.";
+         within it, else the owner.";
     let rebalance = "As owner-bound, and the controller moves buckets to hosts that are less busy.";
     vec![
         bound("round robin", "round-robin"),

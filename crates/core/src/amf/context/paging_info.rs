@@ -85,6 +85,52 @@ pub enum DrxCycle {
     Frames256,
 }
 
+/// Returns cycle and paging time window of an [`ExtendedDrx`] in the types of a codec. NGAP and
+/// S1AP have types of their own with the same values, in the order of those of NAS.
+macro_rules! extended_drx_values {
+    ($drx:expr, $Cycle:ident, $Window:ident) => {{
+        const CYCLES: [$Cycle; 14] = [
+            $Cycle::hfhalf,
+            $Cycle::hf1,
+            $Cycle::hf2,
+            $Cycle::hf4,
+            $Cycle::hf6,
+            $Cycle::hf8,
+            $Cycle::hf10,
+            $Cycle::hf12,
+            $Cycle::hf14,
+            $Cycle::hf16,
+            $Cycle::hf32,
+            $Cycle::hf64,
+            $Cycle::hf128,
+            $Cycle::hf256,
+        ];
+        const WINDOWS: [$Window; 16] = [
+            $Window::s1,
+            $Window::s2,
+            $Window::s3,
+            $Window::s4,
+            $Window::s5,
+            $Window::s6,
+            $Window::s7,
+            $Window::s8,
+            $Window::s9,
+            $Window::s10,
+            $Window::s11,
+            $Window::s12,
+            $Window::s13,
+            $Window::s14,
+            $Window::s15,
+            $Window::s16,
+        ];
+        let cycle = CYCLES[usize::from($drx.cycle).min(CYCLES.len() - 1)];
+        // A cycle of half a hyperframe has no window.
+        let window = $drx.hyperframes().map(|_| WINDOWS[usize::from($drx.window & 15)]);
+        (cycle, window)
+    }};
+}
+pub(crate) use extended_drx_values;
+
 /// Extended DRX (TS 24.008 10.5.5.32), of E-UTRA in wideband mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtendedDrx {

@@ -1,7 +1,9 @@
 //! Encoding of UE-associated messages to eNBs.
 
 use super::{cause_to, plmn_to};
-use crate::amf::context::{Connection, DrxCycle, EnDc, ExtendedDrx, Reachability, UeSecurityCapability};
+use crate::amf::context::{
+    Connection, DrxCycle, EnDc, ExtendedDrx, Reachability, UeSecurityCapability, extended_drx_values,
+};
 use crate::amf::n2::{Cause, ContextSetup, SessionSetup};
 use crate::smf::{ErabQos, ErabRequest};
 use crate::subscription::Ambr;
@@ -393,45 +395,7 @@ fn cycle(drx: DrxCycle) -> PagingDRX {
 
 /// Returns Paging eDRX Information (9.2.1.111). Its values have the order of those of NAS.
 fn extended(drx: ExtendedDrx) -> PagingEDRXInformation {
-    use PagingEDRXCycle as Cycle;
-    use PagingTimeWindow as Window;
-    const CYCLES: [Cycle; 14] = [
-        Cycle::hfhalf,
-        Cycle::hf1,
-        Cycle::hf2,
-        Cycle::hf4,
-        Cycle::hf6,
-        Cycle::hf8,
-        Cycle::hf10,
-        Cycle::hf12,
-        Cycle::hf14,
-        Cycle::hf16,
-        Cycle::hf32,
-        Cycle::hf64,
-        Cycle::hf128,
-        Cycle::hf256,
-    ];
-    const WINDOWS: [Window; 16] = [
-        Window::s1,
-        Window::s2,
-        Window::s3,
-        Window::s4,
-        Window::s5,
-        Window::s6,
-        Window::s7,
-        Window::s8,
-        Window::s9,
-        Window::s10,
-        Window::s11,
-        Window::s12,
-        Window::s13,
-        Window::s14,
-        Window::s15,
-        Window::s16,
-    ];
-    let cycle = CYCLES[usize::from(drx.cycle).min(CYCLES.len() - 1)];
-    // A cycle of half a hyperframe has no window.
-    let window = drx.hyperframes().map(|_| WINDOWS[usize::from(drx.window & 15)]);
+    let (cycle, window) = extended_drx_values!(drx, PagingEDRXCycle, PagingTimeWindow);
     PagingEDRXInformation::new(cycle, window, None)
 }
 

@@ -88,8 +88,7 @@ impl Preference {
     }
 }
 
-/// Maximum CPU use of a host that has room: of the remaining ones if one is to be removed, and of a
-/// replica that serves in place of an overloaded owner.
+/// Maximum CPU use of the remaining hosts if one is to be removed.
 pub const SPARE_CPU: f64 = 0.7;
 /// Divisor of the objective: limit for the most loaded host where one could be removed.
 const SPARE_SLO: u64 = 2;
@@ -201,15 +200,8 @@ const SERVING_SLO: u64 = 4;
 /// and the replicas that completes all its work and the procedure within a quarter of the
 /// objective, because each message of the procedure waits. The work of all pools counts, since
 /// procedures that only the owner serves need room there. If no host does, the first one within the
-/// objective serves, else the replica that completes its work first, if it does so before the owner
-/// and its CPU use is at most [`SPARE_CPU`], else the owner.
-///
-/// Inputs of a replica may wait for acknowledgements of an overloaded owner, so that its work
-/// exceeds the objective while its processors are idle. The owner would get all procedures then. If
-/// a replica has no room, its higher cost would add to the overload, and inputs that wait there are
-/// recalled and run twice.
-///
-/// [`Preference::MostLoaded`] is Algorithm 1.
+/// objective serves, else the owner: the higher cost of a replica would add to the overload, and
+/// inputs that wait there are recalled and run twice. [`Preference::MostLoaded`] is Algorithm 1.
 ///
 /// [`Policy::LeastLoaded`] selects by the work in progress, which the balancer knows: the CPU use
 /// is as old as the last report, and all procedures since would go to one host.
@@ -241,8 +233,7 @@ pub fn select_among(
                 request.owners.all().find(meets)
             };
             let quickly = first_within(Duration(request.slo.0 / SERVING_SLO));
-            let meets = quickly.or_else(|| first_within(request.slo));
-            meets.or_else(|| first_with_room(request, &load)).or(request.owners.owner())?
+            quickly.or_else(|| first_within(request.slo)).or(request.owners.owner())?
         }
         (Policy::RoundRobin, _) => request.owners.all().nth(request.turn.checked_rem(count)? as usize)?,
         (Policy::LeastLoaded, _) => {
@@ -253,15 +244,6 @@ pub fn select_among(
     };
     let estimate = estimate(&host);
     Some(HostSelection { host, estimate, violation: estimate.is_some_and(|estimate| estimate > request.slo) })
-}
-
-/// Returns the host that completes its work and the procedure first, among the owner and the
-/// replicas whose CPU use leaves room.
-fn first_with_room(request: &Request, load: impl Fn(HostId) -> Option<HostLoad>) -> Option<HostId> {
-    let owner = request.owners.owner();
-    let known = request.owners.all().filter_map(|host| Some((host, load(host)?)));
-    let eligible = known.filter(|(host, load)| Some(*host) == owner || load.cpu <= SPARE_CPU);
-    eligible.min_by_key(|(_, load)| load.completion_after_all(request.time)).map(|(host, _)| host)
 }
 
 /// Selects by Algorithm 1 among owner and replicas: the most loaded host that completes the
@@ -400,16 +382,11 @@ mod tests {
     /// Owner 0 and replicas 1 and 2 with these numbers of procedures of 1 ms in progress, in the
     /// pool of the request and in another one.
     fn serving(policy: Policy, prefer: Preference, under_way: [[u32; 2]; 3]) -> HostSelection {
-        serving_at(0.95, policy, prefer, under_way)
-    }
-
-    /// The same with this CPU use of the owner; the replicas have slightly less.
-    fn serving_at(cpu: f64, policy: Policy, prefer: Preference, under_way: [[u32; 2]; 3]) -> HostSelection {
         let ids = [0, 1, 2].map(HostId);
         let time = ServiceTime::new(1_000_000);
         let mut loads = LoadTable::new(2, Duration::from_millis(600));
         for (host, counts) in ids.into_iter().zip(under_way) {
-            loads.report(host, cpu - 0.05 * f64::from(host.0), &[PoolReport { backlog: 0.0, share: 1.0 }; 2], NOW);
+            loads.report(host, 0.9 - 0.1 * f64::from(host.0), &[PoolReport { backlog: 0.0, share: 1.0 }; 2], NOW);
             for (pool, count) in counts.into_iter().enumerate() {
                 (0..count).for_each(|_| loads.sent(host, pool, time));
             }
@@ -429,9 +406,6 @@ mod tests {
         assert_eq!(host([[12, 0], [11, 0], [13, 0]]), 0, "within the objective");
         assert_eq!(host([[41, 0], [12, 0], [11, 0]]), 1, "the first within the objective");
         assert_eq!(host([[43, 0], [42, 0], [41, 0]]), 0, "no host has room");
-        let host = |under_way| serving_at(0.7, Policy::SkewedCh, Preference::Spare, under_way).host.0;
-        assert_eq!(host([[43, 0], [42, 0], [41, 0]]), 2, "first of those with room");
-        assert_eq!(host([[43, 0], [44, 0], [44, 0]]), 0, "the owner is first");
     }
 
     #[test]

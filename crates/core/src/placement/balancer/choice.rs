@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(by_rule(Preference::Spare, [1.0, 0.0, 0.0]), Some(0), "within a quarter of the objective");
         assert_eq!(by_rule(Preference::Spare, [2.0, 1.0, 0.0]), Some(1), "the first replica within it");
         assert_eq!(by_rule(Preference::Spare, [2.0, 2.0, 1.0]), Some(2));
-        assert_eq!(by_rule(Preference::Spare, [20.0, 10.0, 11.0]), Some(1), "none: the first with room");
+        assert_eq!(by_rule(Preference::Spare, [20.0, 10.0, 11.0]), Some(0), "none: the owner");
         assert_eq!(by_rule(Preference::MostLoaded, [0.0, 0.0, 0.0]), Some(2));
         let unknown = TracedChoice { policy: "best".into(), ..choice(Preference::Spare, [0.0; 3], 0) };
         assert_eq!(unknown.by_rule(), None);

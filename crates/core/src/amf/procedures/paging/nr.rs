@@ -1,6 +1,6 @@
 //! NGAP message of paging.
 
-use crate::amf::context::{ExtendedDrx, Reachability};
+use crate::amf::context::{ExtendedDrx, Reachability, extended_drx_values};
 use crate::amf::n2::{self, plmn_to, tac_octets};
 use vireo_types::{Dialect, Guami, Tai, Tmsi};
 use vireo_wire::ngap::*;
@@ -60,44 +60,6 @@ fn level(level: u8) -> Option<PagingPriority> {
 /// Returns E-UTRA Paging eDRX Information (TS 38.413 9.3.1.154). Its values are in the order of
 /// NAS.
 fn extended(drx: ExtendedDrx) -> EUTRAPagingeDRXInformation {
-    use EUTRAPagingEDRXCycle as Cycle;
-    use EUTRAPagingTimeWindow as Window;
-    const CYCLES: [Cycle; 14] = [
-        Cycle::hfhalf,
-        Cycle::hf1,
-        Cycle::hf2,
-        Cycle::hf4,
-        Cycle::hf6,
-        Cycle::hf8,
-        Cycle::hf10,
-        Cycle::hf12,
-        Cycle::hf14,
-        Cycle::hf16,
-        Cycle::hf32,
-        Cycle::hf64,
-        Cycle::hf128,
-        Cycle::hf256,
-    ];
-    const WINDOWS: [Window; 16] = [
-        Window::s1,
-        Window::s2,
-        Window::s3,
-        Window::s4,
-        Window::s5,
-        Window::s6,
-        Window::s7,
-        Window::s8,
-        Window::s9,
-        Window::s10,
-        Window::s11,
-        Window::s12,
-        Window::s13,
-        Window::s14,
-        Window::s15,
-        Window::s16,
-    ];
-    let cycle = CYCLES[usize::from(drx.cycle).min(CYCLES.len() - 1)];
-    // A cycle of half a hyperframe has no window.
-    let window = drx.hyperframes().map(|_| WINDOWS[usize::from(drx.window & 15)]);
+    let (cycle, window) = extended_drx_values!(drx, EUTRAPagingEDRXCycle, EUTRAPagingTimeWindow);
     EUTRAPagingeDRXInformation::new(cycle, window, None)
 }
