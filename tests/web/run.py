@@ -78,7 +78,7 @@ def one_core(run, vireo, output, picture, playwright):
                 time.sleep(PICTURE_S)
                 browser.page.screenshot(path=picture)
             run.story(stories.overview, world, browser)
-            for story in (stories.one_ue, stories.register_again, stories.subscriber, stories.import_file):
+            for story in (stories.one_ue, stories.register_again, stories.subscriber, stories.msisdn, stories.import_file):
                 run.story(story, world, browser)
             run.story(stories.configuration, world, browser, needs="/v1/configuration")
             run.story(stories.alarm, world, browser, gnb, needs="/v1/alarms")

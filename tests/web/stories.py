@@ -123,6 +123,57 @@ def subscriber(world, browser):
     assert NEW not in world.subscribers()
 
 
+def msisdn(world, browser):
+    """A subscriber gets an MSISDN in the form; its UE is found by it, and keeps its session."""
+    number, supi, other = "4915112345678", f"imsi-{FIRST + 11}", f"imsi-{FIRST + 12}"
+    address = lambda: next(ue for ue in world.status()["ues"] if supi in ue["supi"])["sessions"][0]["ipv4"]
+    record = lambda own: world.subscribers()[own.removeprefix("imsi-")]
+    before = address()
+    page = browser.page
+    save = page.get_by_role("button", name="Save changes")
+
+    def form(own):
+        page.goto(f"{browser.origin}/#/subscribers/{own}")
+        browser.heading(f"Subscriber {own}")
+        return page.get_by_role("group", name="Identity and keys").get_by_label("MSISDN")
+
+    field = form(supi)
+    expect(field).to_have_value("")
+    # The browser refuses it: nothing is sent.
+    field.fill("+49151")
+    save.click()
+    assert field.evaluate("field => !field.validity.valid") and not record(supi).get("msisdn")
+    field.fill(number)
+    save.click()
+    wait("the MSISDN", lambda: record(supi).get("msisdn") == number)
+    # Another subscriber does not get it.
+    browser.expected.append("409")
+    form(other).fill(number)
+    save.click()
+    expect(page.get_by_role("alert")).to_contain_text("another subscriber has this MSISDN")
+    browser.expected.clear()
+    assert not record(other).get("msisdn")
+    for part in ("Subscribers", "UEs"):
+        browser.open(part)
+        if part == "UEs":
+            page.get_by_label("Search by").select_option("gpsi")
+            page.get_by_label("Value").fill(f"msisdn-{number}")
+        else:
+            page.get_by_label("MSISDN").fill(number)
+        page.get_by_role("button", name="Search").click()
+        expect(browser.rows(part)).to_have_count(1)
+        browser.assert_accessible(f"{part} by MSISDN")
+        link = browser.rows(part).get_by_role("link", name=supi)
+        expect(link).to_be_visible()
+    link.click()
+    browser.heading(f"UE {supi}")
+    expect(page.get_by_role("region", name="Registration")).to_contain_text(number)
+    assert address() == before, "the session is another one"
+    form(supi).fill("")
+    save.click()
+    wait("no MSISDN", lambda: not record(supi).get("msisdn"))
+
+
 def import_file(world, browser):
     """The errors of a CSV file are shown by line before anything is imported."""
     page = browser.page

@@ -151,7 +151,8 @@ function answer(method, url, body, headers, role) {
     case "GET ues/": {
       const ue = ues.find((candidate) => candidate.supi === id);
       const session = { id: 1, dnn: "internet", slice: "default", address: "10.45.0.2", upf: "upf", qfi: 1, uplink_octets: 12e6 };
-      return ue ? ok({ ...ue, sessions: [session] }) : problem(404, "no such UE");
+      const msisdn = subscribers.get(id)?.record.msisdn;
+      return ue ? ok({ ...ue, msisdn, sessions: [session] }) : problem(404, "no such UE");
     }
     case "POST ues/deregister":
       emit("ue", { supi: id, change: "deregistered" });

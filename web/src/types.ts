@@ -58,6 +58,7 @@ export interface Ue {
   ran_node_name?: string | null;
   tracking_area?: string | null;
   host?: string | number | null;
+  msisdn?: string | null;
   sessions: number | PduSession[];
 }
 
@@ -132,6 +133,7 @@ export interface SubscribedSlice {
 export interface Subscriber {
   imsi: string;
   supi?: string;
+  msisdn?: string | null;
   k?: string;
   opc?: string;
   amf?: string;

@@ -81,6 +81,14 @@ export function SubscriberForm(props: {
             hint="6 to 15 digits"
             onInput={(imsi) => setRecord({ ...record, imsi })}
           />
+          <Input
+            label="MSISDN"
+            value={record.msisdn ?? ""}
+            pattern="[0-9]{5,15}"
+            inputMode="numeric"
+            hint="5 to 15 digits with country code, or empty"
+            onInput={(msisdn) => setRecord({ ...record, msisdn: msisdn === "" ? null : msisdn })}
+          />
           {props.canSave ? (
             <>
               <Input

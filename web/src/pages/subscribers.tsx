@@ -1,6 +1,6 @@
 // Subscribers: list, form, removal, import of a file with a preview of its errors.
 import { useState } from "preact/hooks";
-import { may, offers, request } from "../api";
+import { may, offers, request, takes } from "../api";
 import { Pager, useList } from "../pager";
 import { useResource } from "../resource";
 import { navigate, href, route } from "../route";
@@ -33,9 +33,10 @@ function dnns(subscriber: Subscriber): string {
 export function SubscribersPage() {
   const { query } = useStore(route);
   const filters: Record<string, string> = {};
-  for (const name of ["supi_prefix", "dnn", "slice"]) filters[name] = query.get(name) ?? "";
+  for (const name of ["supi_prefix", "gpsi", "dnn", "slice"]) filters[name] = query.get(name) ?? "";
   const list = useList<Subscriber>("/v1/subscribers", filters, []);
   const [importing, setImporting] = useState(false);
+  const hasMsisdn = list.items?.some((s) => s.msisdn) === true;
   const canAdd = may("admin") && offers("POST", "/v1/subscribers");
   const canImport = may("admin") && offers("POST", "/v1/subscribers/import");
   return (
@@ -64,6 +65,7 @@ export function SubscribersPage() {
         empty="No subscriber matches."
         columns={[
           { head: "SUPI", cell: (s) => <SupiLink part="subscribers" supi={identity(s)} /> },
+          hasMsisdn && { head: "MSISDN", cell: (s: Subscriber) => s.msisdn ?? "–" },
           { head: "Slices", cell: slices },
           { head: "Data networks", cell: dnns },
           { head: "Access", cell: (s) => (s.subscription?.only ? `${s.subscription.only} only`.toUpperCase().replace("ONLY", "only") : "4G and 5G") },
@@ -95,6 +97,9 @@ function Search({ filters }: { filters: Record<string, string> }) {
         }}
       >
         <Input label="SUPI begins with" value={values["supi_prefix"] ?? ""} onInput={set("supi_prefix")} />
+        {takes("/v1/subscribers", "gpsi") ? (
+          <Input label="MSISDN" value={values["gpsi"] ?? ""} onInput={set("gpsi")} />
+        ) : null}
         <Input label="Data network" value={values["dnn"] ?? ""} onInput={set("dnn")} />
         <Input label="Slice" hint="SST or SST-SD" value={values["slice"] ?? ""} onInput={set("slice")} />
         <button type="submit" class="main">

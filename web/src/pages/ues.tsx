@@ -12,7 +12,7 @@ import { Action, Badge, Card, Confirm, Facts, Failure, Input, Select, SupiLink, 
 
 const KEYS: [string, string][] = [
   ["supi", "SUPI"],
-  ["gpsi", "GPSI"],
+  ["gpsi", "GPSI (MSISDN)"],
   ["address", "Address"],
   ["guti", "GUTI"],
   ["ran_node", "ID of the RAN node"],
@@ -125,6 +125,7 @@ export function UePage({ supi }: { supi: string }) {
                 ["RAN node", [data.ran_node_name, data.ran_node].filter((name) => name).join(", ")],
                 ["Tracking area", data.tracking_area],
                 ["GUTI", data.guti ? <code>{data.guti}</code> : ""],
+                ["MSISDN", data.msisdn ? <code>{data.msisdn}</code> : ""],
                 ["Host", data.host === null || data.host === undefined ? "" : String(data.host)],
               ]}
             />

@@ -111,12 +111,17 @@ fn ue_and_subscriber_are_found_by_gpsi() {
             assert!(status == 400 || list == "/v1/subscribers" && wrong.contains('&'), "{list} {wrong}: {status}");
         }
     }
+    // The UE itself has it, too.
+    for (role, msisdn) in [(Role::Operate, "4915112345678"), (Role::Read, "4915*********")] {
+        assert_eq!(running.get(role, "/v1/ues/imsi-999700000000001").json()["msisdn"], msisdn);
+    }
     // No second subscriber has it.
     let body = format!(r#"{{"imsi": "999700000000005", "k": "{K}", "opc": "{OPC}", "msisdn": "4915112345678"}}"#);
     let taken = running.request(Some(Role::Admin), "POST", "/v1/subscribers", Some(&body));
     assert_eq!((taken.status, taken.body.contains("another subscriber has this MSISDN")), (409, true));
     assert_eq!(running.get(Role::Admin, "/v1/subscribers").json()["total"], 1);
-    // A process without subscribers.
+    // A UE without MSISDN, and a process without subscribers.
+    assert!(running.get(Role::Operate, "/v1/ues/imsi-999700000000002").json()["msisdn"].is_null());
     assert_eq!(Running::start().get(Role::Operate, "/v1/ues?gpsi=4915112345678").status, 404);
 }
 

@@ -257,10 +257,18 @@ fn shown(subscriber: &Subscriber, identity: &Identity) -> Value {
     if identity.role < Role::Operate {
         record["imsi"] = subscriber.supi.to_string().trim_start_matches("imsi-").into();
         if let Some(msisdn) = &subscriber.msisdn {
-            record["msisdn"] = msisdn.to_string().trim_start_matches("msisdn-").into();
+            record["msisdn"] = shown_msisdn(msisdn, identity).into();
         }
     }
     record
+}
+
+/// Returns the digits of an MSISDN for a reader.
+pub(super) fn shown_msisdn(msisdn: &Msisdn, identity: &Identity) -> String {
+    if identity.role >= Role::Operate {
+        return msisdn.reveal().to_owned();
+    }
+    msisdn.to_string().trim_start_matches("msisdn-").to_owned()
 }
 
 /// Returns the tag of a record, which changes with its keys too.

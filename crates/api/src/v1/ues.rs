@@ -1,7 +1,7 @@
 //! UEs: look-up, pages, deregistration, relocation.
 
 use super::extract::{Body, Parameters, SupiPath};
-use super::subscribers::gpsi;
+use super::subscribers::{gpsi, shown_msisdn};
 use crate::context::Api;
 use crate::database::problem;
 use crate::page::{Page, PageQuery};
@@ -11,13 +11,14 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use vireo_ops::api::{
     Identity, RelocateError, Role, SessionStatus, UePage, UeQuery, UeSelector, UeState, UeStatus, deregistration_cause,
 };
-use vireo_subscribers::Store;
+use vireo_subscribers::{Msisdn, Store};
 use vireo_types::Supi;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -101,6 +102,11 @@ struct UeDetail {
     tracking_area: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<u16>,
+    /// MSISDN of the subscriber; masked for the role read. Absent if the subscriber has none, or if
+    /// this process has no subscriber database that answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "4915112345678")]
+    msisdn: Option<String>,
     sessions: Vec<Session>,
 }
 
@@ -170,7 +176,8 @@ impl From<&UeStatus> for UeDetail {
         let Ue { supi, rat, state, connected, guti, ran_node, tracking_area, host, .. } = Ue::from(status);
         let sessions = status.sessions.iter().map(Session::from).collect();
         let ran_node_name = status.gnb.clone();
-        UeDetail { supi, rat, state, connected, guti, ran_node, ran_node_name, tracking_area, host, sessions }
+        let msisdn = None;
+        UeDetail { supi, rat, state, connected, guti, ran_node, ran_node_name, tracking_area, host, msisdn, sessions }
     }
 }
 
@@ -304,6 +311,15 @@ async fn find(api: &Api, supi: Supi, reveal_supi: bool) -> Result<UeStatus, Prob
     page.ues.into_iter().next().ok_or_else(|| Problem::not_found(NO_UE))
 }
 
+/// Returns the MSISDN of a subscriber, if a database knows it in time.
+async fn find_msisdn(api: &Api, supi: Supi) -> Option<Msisdn> {
+    let get = move |store: &mut Store| store.get(supi).map_err(|error| problem(&error));
+    let subscriber = tokio::time::timeout(MSISDN_WITHIN, api.store(get)).await.ok()?.ok()?;
+    subscriber?.msisdn
+}
+
+/// Time after which a UE is shown without its MSISDN.
+const MSISDN_WITHIN: Duration = Duration::from_secs(1);
 const NO_UE: &str = "this core has no UE of that subscriber";
 
 /// One UE with its sessions
@@ -316,7 +332,9 @@ async fn ue(
     Extension(identity): Extension<Identity>,
     SupiPath(supi): SupiPath,
 ) -> Result<Json<UeDetail>, Problem> {
-    Ok(Json(UeDetail::from(&find(&api, supi, identity.role >= Role::Operate).await?)))
+    let detail = UeDetail::from(&find(&api, supi, identity.role >= Role::Operate).await?);
+    let msisdn = find_msisdn(&api, supi).await.map(|msisdn| shown_msisdn(&msisdn, &identity));
+    Ok(Json(UeDetail { msisdn, ..detail }))
 }
 
 /// Body of a deregistration.
