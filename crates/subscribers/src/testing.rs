@@ -73,12 +73,7 @@ impl PostgresServer {
         succeeded(make.arg(&data).current_dir(&directory));
         let access = format!("{rule}host all postgres 127.0.0.1/32 trust\n");
         std::fs::write(data.join("pg_hba.conf"), access).expect("the rules of access");
-        for (name, text) in tls.iter().flat_map(TlsFiles::named) {
-            let path = data.join(name);
-            let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-            file.and_then(|mut file| file.write_all(text.as_bytes())).expect("written");
-            give_to_server(&path);
-        }
+        tls.iter().for_each(|files| files.write(&data));
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a port").port();
         let mut server = PostgresServer { directory, port, has_tls: tls.is_some(), shell: None };
         server.start_again();
@@ -116,6 +111,13 @@ impl PostgresServer {
     pub fn stop(&mut self) {
         std::fs::File::create(self.directory.join("keep")).expect("written");
         self.end();
+    }
+
+    /// Restarts the server with another certificate.
+    pub fn replace_certificate(&mut self, files: TlsFiles<'_>) {
+        self.stop();
+        files.write(&self.directory.join("data"));
+        self.start_again();
     }
 
     /// Stops the processes of the server for a time, as a network without connection does.
@@ -185,6 +187,16 @@ pub struct TlsFiles<'a> {
 impl<'a> TlsFiles<'a> {
     fn named(&self) -> [(&'static str, &'a str); 3] {
         [("server.crt", self.certificate), ("server.key", self.key), ("root.crt", self.authorities)]
+    }
+
+    /// Writes the files to a directory, for the user of the server.
+    fn write(&self, directory: &Path) {
+        for (name, text) in self.named() {
+            let path = directory.join(name);
+            let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+            file.and_then(|mut file| file.write_all(text.as_bytes())).expect("written");
+            give_to_server(&path);
+        }
     }
 }
 

@@ -1,17 +1,20 @@
 //! Clusters of a controller, two balancers and two hosts, each a separate process.
 //!
-//! * First cluster, with certificates and subscribers in PostgreSQL: the controller dies and
-//!   returns, a host joins and another is drained, a balancer and a host die. The remaining members
-//!   serve the UEs.
+//! * First cluster, with certificates, and subscribers in PostgreSQL over mutual TLS: the
+//!   controller dies and returns, a host joins and another is drained, a balancer and a host die.
+//!   The others serve the UEs.
+//! * The same cluster, whose database gets a certificate of another authority for a time.
 //! * With a UPF: sessions and PFCP requests survive the death of the balancer that owns N4.
 //! * Second cluster: its slice has no copies.
 //! * Third cluster: one balancer is isolated from all other members, but not from RAN nodes.
 //! * Fourth cluster: its only balancer is also the controller, and is killed and restarted.
 
+mod database;
 mod ports;
 mod ran;
 mod space;
 
+use database::{Database, sign};
 use ports::{free_address, free_port};
 use ran::{NG_SETUP_FAILURE, NG_SETUP_RESPONSE, RanNode, golden};
 use rustix::process::{Pid, Signal, kill_process};
@@ -24,7 +27,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use vireo_subscribers::testing::PostgresServer;
+use vireo_pki::Authority;
+use vireo_subscribers::testing::{PASSWORD, URL_PASSWORD};
 
 const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
 const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
@@ -192,8 +196,8 @@ const FABRIC: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 79, 0, 1), Ipv4Addr::new(10, 79
 /// Cluster with its processes.
 struct Cluster {
     directory: tempfile::TempDir,
-    /// Location of the subscribers.
-    database: String,
+    /// Server of the subscribers; without it, they are in a file.
+    database: Option<Database>,
     controller: Part,
     balancers: Vec<Part>,
     hosts: Vec<Part>,
@@ -271,9 +275,10 @@ impl Cluster {
         let with_upf = setting == Setting::Upf;
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path();
-        let database = match setting {
-            Setting::Members => PostgresServer::shared().database(),
-            Setting::Upf | Setting::Apart => path.join("subscribers.db").display().to_string(),
+        let database = (setting == Setting::Members).then(|| Database::start(path));
+        let location = match &database {
+            Some(database) => database.url.clone(),
+            None => path.join("subscribers.db").display().to_string(),
         };
         let upf: SocketAddr =
             if with_upf { (UPF, PFCP_PORT).into() } else { (Ipv4Addr::LOCALHOST, free_port()).into() };
@@ -298,7 +303,7 @@ impl Cluster {
              [[external-upf]]\nn4 = \"{upf}\"\n[cluster]\ncontroller = \"{controller}\"\nhosts = 2\n\
              misses = 20\n{tls}\
              [replication]\nmode = \"hot\"\n[pools]\nkey = \"wildcard\"\nworkers = 1\nidle = 0\n\
-             [subscribers]\ndatabase = \"{database}\"\nkey-file = \"{}\"\n\
+             [subscribers]\ndatabase = \"{location}\"\nkey-file = \"{}\"\n\
              [slice.default]\nsnssai = {{ sst = 1 }}\nreplicas = {}\n",
             free_port(),
             path.join(KEY).display(),
@@ -306,7 +311,7 @@ impl Cluster {
             if with_upf { 0 } else { 1 },
         );
         fs::write(path.join("vireo.toml"), config).expect("a configuration");
-        provision(&database, path);
+        provision(&location, path);
         let controller = start(path, "controller", "controller", &[]);
         let udp = free_port();
         let balancers = (0..2).map(|n| {
@@ -367,18 +372,24 @@ impl Cluster {
 
     /// Registers UEs through a balancer and deregisters them.
     fn assert_serves(&mut self, balancer: usize) {
-        let first = 999_700_000_000_001 + self.runs * UES;
         self.runs += 1;
+        let (is_served, output) = self.register(balancer, self.runs - 1, &[]);
+        assert!(is_served, "{output}\n{}", self.logs());
+    }
+
+    /// Has the UEs of a run register. Returns true if the core has served them, and the output.
+    fn register(&self, balancer: usize, run: u64, options: &[&str]) -> (bool, String) {
+        let first = 999_700_000_000_001 + run * UES;
         let udp = self.balancers[balancer].udp.to_string();
         let (ues, first) = (UES.to_string(), first.to_string());
         let emulated = Command::new(VIREO)
             .args(["emulate", "--core", "127.0.0.1", "--sctp", "userspace-udp", "--sctp-udp-peer-port", &udp])
             .args(["--scenario", "register", "--ues", &ues, "--imsi", &first, "--k", K, "--opc", OPC])
+            .args(options)
             .output()
             .expect("vireo emulate runs");
         let output = [emulated.stdout, emulated.stderr].concat();
-        let output = String::from_utf8_lossy(&output);
-        assert!(emulated.status.success(), "{output}\n{}", self.logs());
+        (emulated.status.success(), String::from_utf8_lossy(&output).into_owned())
     }
 
     /// Checks that a living RAN node keeps its identity at all balancers, and that a dead one loses
@@ -472,6 +483,15 @@ impl Cluster {
         }
     }
 
+    /// Waits until each host has logged a text.
+    fn wait_for_hosts_to_log(&self, text: &str) {
+        let deadline = Instant::now() + WITHIN;
+        while !self.hosts.iter().all(|host| host.log().contains(text)) {
+            assert!(Instant::now() < deadline, "{text}\n{}", self.logs());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     fn logs(&self) -> String {
         let parts = self.balancers.iter().chain(&self.hosts).chain([&self.controller]);
         parts.map(|part| format!("-- {}\n{}", part.log.display(), part.log())).collect()
@@ -513,8 +533,36 @@ fn ues_are_served_without_controller() {
     cluster.assert_serves(1);
 
     // All hosts have used one database: each has sequence numbers of its own there.
-    let reserved = PostgresServer::shared().psql(&cluster.database, "SELECT count(*) FROM sqn_reservations");
+    let database = cluster.database.as_ref().expect("a server");
+    let reserved = database.query("SELECT count(*) FROM sqn_reservations");
     assert!(reserved.parse().is_ok_and(|slots: u32| slots > 1), "{reserved}");
+    // The server's own account of the connections.
+    let connections = "SELECT DISTINCT version, client_dn FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+                       WHERE usename = 'vireo'";
+    assert_eq!(database.query(connections), "TLSv1.3|/CN=database");
+}
+
+/// A database with the certificate of another authority is down: no host sends it anything.
+#[test]
+fn foreign_database_serves_no_subscriber() {
+    let mut cluster = Cluster::start(Setting::Members, None);
+    cluster.balancers[0].wait_for(2, 2);
+    cluster.assert_serves(0);
+    let foreign = sign(&Authority::new().expect("an authority"));
+    cluster.database.as_mut().expect("a server").replace_certificate(&foreign);
+    cluster.wait_for_hosts_to_log("is not secure: invalid peer certificate: UnknownIssuer; check sslmode");
+    let (is_served, output) = cluster.register(0, 1, &["--retry", "never", "--timeout", "5"]);
+    assert!(!is_served && output.contains("cause 22"), "{output}\n{}", cluster.logs());
+    let database = cluster.database.as_mut().expect("a server");
+    assert_eq!(database.query("SELECT count(*) FROM pg_stat_activity WHERE usename = 'vireo'"), "0");
+
+    let own = sign(&database.authority);
+    database.replace_certificate(&own);
+    cluster.wait_for_hosts_to_log("the subscriber database answers again");
+    let (is_served, output) = cluster.register(0, 1, &[]);
+    assert!(is_served, "{output}\n{}", cluster.logs());
+    let logs = cluster.logs();
+    assert!(!logs.contains(PASSWORD) && !logs.contains(URL_PASSWORD), "{logs}");
 }
 
 #[test]
