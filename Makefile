@@ -38,7 +38,7 @@ KILLS ?= 10000
 FROM ?= HEAD
 JOINS ?= 6
 
-.PHONY: help setup build web dist test-package test-web demo cluster-demo cluster-churn shard-churn cluster-upgrade test test-experiments test-stores test-api check check-deploy lint licences bench crash crash-shards chaos faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
+.PHONY: help setup build web dist test-package test-web demo cluster-demo cluster-churn shard-churn cluster-upgrade test test-experiments test-stores test-api test-kube check check-deploy lint licences bench crash crash-shards chaos faults faults-self-check flood mutate-pfcp mutate-n2 mutate-s1 test-kernel-sctp fuzz-smoke docs clean
 
 help:
 	@echo 'make demo              build; 100 UEs register, exchange packets and deregister, in network namespaces'
@@ -55,6 +55,7 @@ help:
 	@echo 'make test-web          the web page in a browser (Chromium), against a core with emulated UEs and a cluster'
 	@echo 'make test-stores       records and SBA mode over a Redis Cluster and FerretDB on PostgreSQL (MongoDB protocol)'
 	@echo 'make test-api          the management API: its OpenAPI document, 10,000 (REQUESTS=N) fuzzed requests, a made client'
+	@echo 'make test-kube         the Helm chart and the scaling by controllers against a real API server of Kubernetes'
 	@echo 'make check             format, clippy, house rules (make lint), licences (make licences)'
 	@echo 'make check-deploy      alert rules, dashboards, Helm chart, cloud templates and compose file, without their servers'
 	@echo 'make bench             CPU, rate, latency and memory of the control plane, to $(OUT) (OUT=FILE)'
@@ -156,6 +157,12 @@ test-web: setup
 	scripts/web-assets compare
 	$(CARGO) build --locked -p vireo
 	$(TOOLS)/web/bin/python3 tests/web/run.py target/debug/vireo $(if $(PICTURE),--picture $(PICTURE)) $(ARGS)
+
+# Builds kube-apiserver once, for minutes.
+test-kube: setup
+	@scripts/setup kube
+	$(CARGO) build --locked -p vireo
+	$(TOOLS)/deploy/bin/python3 tests/kube/run.py target/debug/vireo $(TOOLS)/bin/kube-apiserver $(TOOLS)/bin/helm
 
 test-stores: setup
 	@scripts/setup stores
