@@ -150,7 +150,7 @@ def msisdn(world, browser):
     browser.expected.append("409")
     form(other).fill(number)
     save.click()
-    expect(page.get_by_role("alert")).to_contain_text("another subscriber has this MSISDN")
+    expect(page.get_by_role("alert").filter(has_text="another subscriber has this MSISDN")).to_be_visible()
     browser.expected.clear()
     assert not record(other).get("msisdn")
     for part in ("Subscribers", "UEs"):
