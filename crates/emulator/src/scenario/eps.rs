@@ -34,7 +34,7 @@ pub(super) static ABSENT: &[(&str, &str)] = &[
     ("resync-refused", "the UEs of a run do so in 5G only"),
     ("eap-aka-prime", "EPS has EPS AKA alone"),
     ("eap-failures", "EPS has EPS AKA alone"),
-    ("eap-resync-refused", "EPS has EPS AKA alone"),
+    ("eap-out-of-sync", "EPS has EPS AKA alone"),
     ("always-on", "a default bearer always has its radio bearer"),
     ("static-address", "the UEs of a run do so in 5G only"),
     ("repeated-request", "the UEs of a run do so in 5G only"),

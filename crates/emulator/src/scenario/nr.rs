@@ -445,7 +445,7 @@ pub(super) static ALL: &[Scenario] = &[
         EAP_FAILURES,
     ),
     steps(
-        "eap-resync-refused",
+        "eap-out-of-sync",
         "as resync-refused, by EAP-AKA'",
         &[Step::RequireEap, Step::Faulty(Fault::RepeatedSynchFailure), Step::Leave, FRESH, Step::Deregister],
     ),

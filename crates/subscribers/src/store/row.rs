@@ -34,17 +34,19 @@ fn read(sealing: &Sealing, imsi: &str, row: &AnyRow) -> Result<Subscriber, Recor
     let ipv4: Option<&str> = row.try_get(4).map_err(RecordFault::Column)?;
     let parse_ipv4 = |text: &str| text.parse().map_err(|_| RecordFault::StaticIpv4(text.to_owned()));
     let msisdn: Option<&str> = row.try_get(6).map_err(RecordFault::Column)?;
-    let stored: StoredSubscription<Subscription> =
-        serde_json::from_str(row.try_get(5).map_err(RecordFault::Column)?).map_err(RecordFault::Subscription)?;
-    Ok(Subscriber {
+    let mut subscriber = Subscriber {
         supi: imsi.parse().map_err(RecordFault::Imsi)?,
         msisdn: msisdn.map(str::parse).transpose().map_err(RecordFault::Msisdn)?,
         k,
         opc,
         amf: octets(2, "amf")?.try_into().map_err(|_| RecordFault::Amf)?,
-        method: stored.authentication_method,
+        method: None,
         sqn_offset: row.try_get(3).map_err(RecordFault::Column)?,
         static_ipv4: ipv4.map(parse_ipv4).transpose()?,
-        subscription: stored.subscription,
-    })
+        subscription: Subscription::default(),
+    };
+    let stored: StoredSubscription<Subscription> =
+        serde_json::from_str(row.try_get(5).map_err(RecordFault::Column)?).map_err(RecordFault::Subscription)?;
+    (subscriber.method, subscriber.subscription) = (stored.authentication_method, stored.subscription);
+    Ok(subscriber)
 }

@@ -305,7 +305,7 @@ fn sqn_is_never_used_twice(database: &TestDatabase) {
         // The clock goes back from run to run.
         let now = Instant(NOW.0 - run * 3_600_000_000);
         udm.submit(0, by_supi(0), now, [0; 16]).expect("taken");
-        let first = wait(&answers).1.expect("a vector");
+        let first = aka_vector(wait(&answers).1).expect("a vector");
         assert!(sqn_of(&first) > highest, "run {run}");
         assert_eq!(sqn_of(&first) & 31, 4);
         let ask_often = || {
@@ -315,7 +315,7 @@ fn sqn_is_never_used_twice(database: &TestDatabase) {
                 // The reservation may be exhausted: 6,000 in a second exceed it.
                 let answer = udm.try_now(&by_supi(0), now, [1; 16]);
                 let Some(answer) = answer else { break };
-                let sqn = sqn_of(&answer.expect("a vector"));
+                let sqn = sqn_of(&aka_vector(answer).expect("a vector"));
                 assert!(sqn > last);
                 last = sqn;
                 seen.push(sqn);
@@ -329,7 +329,7 @@ fn sqn_is_never_used_twice(database: &TestDatabase) {
         }
         // One UE has exhausted the reservation; the next submitted request extends it.
         udm.submit(1, by_supi(0), now, [1; 16]).expect("taken");
-        let moved = sqn_of(&wait(&answers).1.expect("a vector"));
+        let moved = sqn_of(&aka_vector(wait(&answers).1).expect("a vector"));
         assert!(moved > highest && all.insert(moved));
         highest = moved;
         if run == 0 {
@@ -374,7 +374,7 @@ fn small_cache_evicts_and_reloads(database: &TestDatabase) {
         }
         for _ in 0..5000 {
             let (token, answer) = wait(&answers);
-            let info = answer.expect("a vector");
+            let info = aka_vector(answer).expect("a vector");
             assert_eq!(info.supi, supi(token));
             let sqn = sqn_of(&info);
             assert!(std::mem::replace(&mut last[token as usize], sqn) < sqn, "{token}");

@@ -52,7 +52,7 @@ fn registrations_of_5g_run_to_their_end() {
 #[test]
 fn eap_authenticates_ues() {
     let method = ("VIREO_SUBSCRIBERS__AUTHENTICATION_METHOD", "eap-aka-prime");
-    for scenario in ["eap-aka-prime", "eap-failures", "eap-resync-refused"] {
+    for scenario in ["eap-aka-prime", "eap-failures", "eap-out-of-sync"] {
         scenario_succeeds_with("nr", scenario, &[method]);
     }
     let runs: [&[&str]; 2] = [&["--scenario", "eap-aka-prime", "--kill-nf", "5/s"], &["--chain", "sba"]];
