@@ -6,7 +6,7 @@ use vireo_wire::nas::{
 };
 use vireo_wire::ngap::{NGAP_PDU, decode_open_type};
 use vireo_wire::security::nas_5gs::{HomeNetworkPrivateKey, Suci};
-use vireo_wire::{gtpu as gtpu_codec, ngap as ngap_codec, pfcp as pfcp_codec};
+use vireo_wire::{eap as eap_codec, gtpu as gtpu_codec, ngap as ngap_codec, pfcp as pfcp_codec};
 
 /// Decodes an NGAP PDU: envelope, each IE as its type, check against the object set, and the answer
 /// to faults.
@@ -102,6 +102,18 @@ pub fn identity(data: &[u8]) {
         let a = HomeNetworkPrivateKey::profile_a(&[7; 32]);
         let b = HomeNetworkPrivateKey::profile_b(&[7; 32]).expect("a scalar of the curve");
         let _ = (suci.deconceal(None), suci.deconceal(Some(&a)), suci.deconceal(Some(&b)));
+    }
+}
+
+/// Reads an EAP packet and its attributes of EAP-AKA', and verifies its `AT_MAC`.
+pub fn eap(data: &[u8]) {
+    let Ok(packet) = eap_codec::Packet::parse(data) else { return };
+    let eap_codec::Body::AkaPrime(message) = packet.body else { return };
+    let Ok(attributes) = message.attributes() else { return };
+    assert!(attributes.res.is_none_or(|res| (4..=16).contains(&res.len())), "RES has 32 to 128 bits");
+    if let Some(at) = attributes.mac_at {
+        assert!(at + 16 <= data.len(), "AT_MAC is in the packet");
+        assert!(!eap_codec::has_mac(data, at, &[0x5a; 32]), "nobody has this key");
     }
 }
 

@@ -14,20 +14,28 @@ use vireo_core::amf::{n2, ran};
 use vireo_core::config::CoreConfig;
 use vireo_core::schedule::kind::procedure_in_progress;
 use vireo_core::step::{Effect, Kind, Note, StepOutput};
-use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, SliceSubscription, Subscription};
-use vireo_types::{AssocId, Bucket, DeregistrationCause, Duration, Instant, Ltmsi, RanUeNgapId, Seid};
+use vireo_core::subscription::{
+    AuthenticationError, AuthenticationInfo, AuthenticationVector, SliceSubscription, Subscription, TransformedVector,
+};
+use vireo_types::{AssocId, Bucket, DeregistrationCause, Duration, Instant, Ltmsi, Plmn, RanUeNgapId, Seid};
+use vireo_wire::eap::{self, SessionKeys, TransformedKeys};
 use vireo_wire::nas::{
     Direction, Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType as Header, NasAuthenticationResponse,
-    NasAuthenticationResponseParameter, NasSecurityContext,
+    NasAuthenticationResponseParameter, NasEapMessage, NasSecurityContext,
 };
 use vireo_wire::ngap::*;
 use vireo_wire::pfcp;
-use vireo_wire::security::nas_5gs::{KSeaf, Supi, derive_kamf};
+use vireo_wire::security::nas_5gs::{KSeaf, Supi, derive_kamf, derive_kseaf};
 
 const ASSOC: AssocId = AssocId(1);
 const RAN_ID: u32 = 7;
 const KSEAF: [u8; 32] = [0x5e; 32];
 const XRES_STAR: [u8; 16] = [0x42; 16];
+/// RAND, whose first octet is the identifier of the golden EAP packets.
+const RAND: [u8; 16] = [0x23; 16];
+const XRES: [u8; 8] = [0x42; 8];
+const CK_PRIME: [u8; 16] = [0x11; 16];
+const IK_PRIME: [u8; 16] = [0x22; 16];
 
 /// Numbers of the script's steps.
 pub mod step {
@@ -41,11 +49,11 @@ pub mod step {
     pub const UPLINK_PROTECTED: u8 = 3;
     /// Uplink NAS Transport with a golden message under the UE's keys.
     pub const UPLINK_GOLDEN: u8 = 4;
-    /// The home network returns a vector.
+    /// The home network returns a vector; one of EAP-AKA' if the piece is not empty.
     pub const VECTOR: u8 = 5;
     /// The home network refuses.
     pub const NO_VECTOR: u8 = 6;
-    /// The correct Authentication Response.
+    /// The correct Authentication Response; that of EAP-AKA' if the piece is not empty.
     pub const RESPONSE: u8 = 7;
     /// A golden message under the keys of the Security Mode Command, as the first of a new context.
     pub const NEW_CONTEXT: u8 = 8;
@@ -174,8 +182,8 @@ impl Bench {
                 let nas = self.protect(&golden_nas(piece), header);
                 self.uplink(nas);
             }
-            step::RESPONSE => self.uplink(response()),
-            step::VECTOR => self.event(Event::Authentication(Ok(vector()))),
+            step::RESPONSE => self.uplink(if piece.is_empty() { response() } else { eap_response() }),
+            step::VECTOR => self.event(Event::Authentication(Ok(vector(!piece.is_empty())))),
             step::NO_VECTOR => self.event(Event::Authentication(Err(refusal(piece)))),
             step::UPF_ANSWER => {
                 let seid = self.ue.sessions.last().map_or(Seid(0), |s| s.pfcp.cp_seid);
@@ -395,7 +403,11 @@ fn new_card(plain: &[u8]) -> Option<NasSecurityContext> {
     };
     let algorithms = &command.selected_nas_security_algorithms;
     let supi = Supi::parse("imsi-999700000000001").ok()?;
-    let kamf = derive_kamf(&KSeaf::new(&KSEAF), &supi, &[0, 0]).ok()?;
+    let kseaf = match command.eap_message {
+        None => KSeaf::new(&KSEAF),
+        Some(_) => derive_kseaf(eap_keys().kausf(), &plmn().serving_network_octets()).ok()?,
+    };
+    let kamf = derive_kamf(&kseaf, &supi, &[0, 0]).ok()?;
     NasSecurityContext::from_fresh_kamf(&kamf, algorithms.integrity()?, algorithms.ciphering()?).ok()
 }
 
@@ -405,16 +417,32 @@ fn response() -> Vec<u8> {
     Nas5gsMessage::new_5gmm(response).encode().expect("it encodes")
 }
 
-fn vector() -> AuthenticationInfo {
+fn plmn() -> Plmn {
+    "99970".parse().expect("a PLMN")
+}
+
+/// Returns the keys of the vector of EAP-AKA'.
+fn eap_keys() -> SessionKeys {
+    SessionKeys::derive(&TransformedKeys::new(&CK_PRIME, &IK_PRIME), b"999700000000001")
+}
+
+fn eap_response() -> Vec<u8> {
+    let packet = eap::response(RAND[0], &XRES, eap_keys().k_aut());
+    let response = NasAuthenticationResponse::new().with_eap_message(NasEapMessage::new(packet));
+    Nas5gsMessage::new_5gmm(response).encode().expect("it encodes")
+}
+
+fn vector(is_eap: bool) -> AuthenticationVector {
     let meters = SliceSubscription { snssai: METERS, ..SliceSubscription::default() };
-    AuthenticationInfo {
-        supi: "999700000000001".parse().expect("a SUPI"),
-        rand: [0x23; 16],
-        autn: [0x55; 16],
-        xres_star: XRES_STAR,
-        kseaf: KSEAF,
-        subscription: Subscription { slices: vec![SliceSubscription::default(), meters], ..Subscription::default() },
+    let subscription = Subscription { slices: vec![SliceSubscription::default(), meters], ..Subscription::default() };
+    let (supi, rand, autn) = ("999700000000001".parse().expect("a SUPI"), RAND, [0x55; 16]);
+    if !is_eap {
+        return AuthenticationInfo { supi, rand, autn, xres_star: XRES_STAR, kseaf: KSEAF, subscription }.into();
     }
+    let (xres, ck_prime, ik_prime) = (XRES, CK_PRIME, IK_PRIME);
+    let serving_network = plmn();
+    let vector = TransformedVector { supi, serving_network, rand, autn, xres, ck_prime, ik_prime, subscription };
+    AuthenticationVector::EapAkaPrime(vector)
 }
 
 fn refusal(piece: &[u8]) -> AuthenticationError {

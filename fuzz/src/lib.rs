@@ -32,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nas", run: codecs::nas, seeds: seeds::nas },
     Target { name: "nas_protected", run: codecs::nas_protected, seeds: seeds::nas_protected },
     Target { name: "identity", run: codecs::identity, seeds: seeds::identity },
+    Target { name: "eap", run: codecs::eap, seeds: seeds::eap },
     Target { name: "pfcp", run: codecs::pfcp, seeds: seeds::pfcp },
     Target { name: "flow_description", run: codecs::flow_description, seeds: seeds::flow_description },
     Target { name: "gtpu", run: codecs::gtpu, seeds: seeds::gtpu },

@@ -79,6 +79,16 @@ pub fn identity() -> Vec<Vec<u8>> {
     seeds
 }
 
+/// Returns EAP packets: those of the golden NAS messages, where they are last or before ABBA.
+pub fn eap() -> Vec<Vec<u8>> {
+    let packet = |(name, octets): &(String, Vec<u8>)| {
+        let at = octets.windows(2).position(|octets| octets == [0x78, 0])? + 3;
+        let length = usize::from(*octets.get(at - 1)?);
+        octets.get(at..at + length).filter(|_| name.contains("-EAP")).map(<[u8]>::to_vec)
+    };
+    golden().iter().filter_map(packet).collect()
+}
+
 /// Returns PFCP datagrams: requests and answers of a session, a heartbeat, an association and a
 /// report.
 pub fn pfcp() -> Vec<Vec<u8>> {
@@ -213,6 +223,16 @@ pub fn core_step() -> Vec<Vec<u8>> {
         (s::VECTOR, &[]),
         (s::UPLINK_GOLDEN, &synch),
     ];
+    let [eap_synch, eap_reject] =
+        ["synchronization", "reject"].map(|n| number(&format!("AuthenticationResponse-EAP-{n}")));
+    let eap_keys: &[(u8, &[u8])] = &[(s::VECTOR, &[1]), (s::RESPONSE, &[1]), (s::NEW_CONTEXT, &complete)];
+    let eap_failing: &[(u8, &[u8])] = &[
+        (s::VECTOR, &[1]),
+        (s::UPLINK_GOLDEN, &eap_synch),
+        (s::VECTOR, &[1]),
+        (s::TIME, &[7]),
+        (s::UPLINK_GOLDEN, &eap_reject),
+    ];
     let silent: &[(u8, &[u8])] = &[(s::TIME, &[7]), (s::TIME, &[7]), (s::TIME, &[7]), (s::TIME, &[7]), (s::TIME, &[7])];
     let refused: &[(u8, &[u8])] = &[(s::INITIAL_GOLDEN, &profile_a), (s::NO_VECTOR, &[1])];
     let lost: &[(u8, &[u8])] = &[(s::UPF_LOST, &[]), (s::DEREGISTER, &[1])];
@@ -225,6 +245,8 @@ pub fn core_step() -> Vec<Vec<u8>> {
         script(&[&register, session, lost, silent].concat()),
         script(&[failing, keys, set_up, &[(s::UPLINK_GOLDEN, &status), (s::LOST, &[])]].concat()),
         script(&[begin, silent].concat()),
+        script(&[begin, eap_keys, set_up, session, idle, back, leave].concat()),
+        script(&[begin, eap_failing].concat()),
         script(&[refused, &[(s::RELEASE_COMPLETE, &[])]].concat()),
         script(&[&register, session, superseded, silent].concat()),
         script(&[&register, session, idle, turned_away].concat()),

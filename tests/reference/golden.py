@@ -35,7 +35,9 @@ def pycrate_messages():
         octets = message.to_bytes()
         out[name] = (octets, nas_values.decode(octets).get_val_d(), nas_value, nas_again)
         known, seen = flat(message.get_val_d()), flat(nas_value(octets))
-        missing = [item for item in known.items() if item not in seen.items() and "Container" not in item[0]]
+        # pycrate reads messages in containers, and EAP packets, into their parts.
+        inner = ("Container", "EAPMsg")
+        missing = [item for item in known.items() if item not in seen.items() and not any(i in item[0] for i in inner)]
         if missing:
             raise SystemExit(f"{name}: pycrate reads its own octets as other values: {missing}")
     return out

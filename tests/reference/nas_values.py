@@ -114,6 +114,20 @@ def security_messages():
     yield "Status", mm(MM.FGMMStatus, _5GMMCause=97)
 
 
+def eap_messages():
+    import eap_values  # which has MILENAGE of security_values, which has the messages here
+
+    packets = eap_values.packets()
+    yield "AuthenticationRequest-EAP", mm(
+        MM.FGMMAuthenticationRequest, NAS_KSI={"TSC": 0, "Value": 3}, ABBA=b"\0\0", EAPMsg=packets["challenge"])
+    for name in ("response", "synchronization", "reject", "error"):
+        yield f"AuthenticationResponse-EAP-{name}", mm(MM.FGMMAuthenticationResponse, EAPMsg=packets[name])
+    yield "AuthenticationReject-EAP", mm(MM.FGMMAuthenticationReject, EAPMsg=packets["failure"])
+    yield "SecurityModeCommand-EAP", mm(
+        MM.FGMMSecurityModeCommand, NASSecAlgo={"CiphAlgo": 2, "IntegAlgo": 1}, NAS_KSI={"TSC": 0, "Value": 3},
+        UESecCap=CAPABILITY, EAPMsg=packets["success"], ABBA=b"\0\0")
+
+
 def inner_request():
     return dict(registration_messages())["RegistrationRequest-null"].to_bytes()
 
@@ -184,7 +198,8 @@ def session_messages():
 def messages():
     """Every message: name -> pycrate message with its values set."""
     out = {}
-    for part in (registration_messages, security_messages, connection_messages, session_messages):
+    parts = (registration_messages, security_messages, eap_messages, connection_messages, session_messages)
+    for part in parts:
         out.update(part())
     return out
 

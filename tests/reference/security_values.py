@@ -224,5 +224,8 @@ def values():
         "suci_a": bytes.fromhex("0199f907f0ff011b") + scheme_output(1),
         "suci_b": bytes.fromhex("0199f907f0ff021c") + scheme_output(2),
     }
+    import eap_values  # which has MILENAGE of here
+
+    out |= eap_values.keys()
     out |= eps_values() | annex_c()
     return out | mapped_keys(kamf, out["kasme"], out["nh_2"])

@@ -137,6 +137,7 @@ export interface Subscriber {
   k?: string;
   opc?: string;
   amf?: string;
+  authentication_method?: "5g-aka" | "eap-aka-prime" | null;
   ipv4?: string | null;
   subscription: {
     slices: SubscribedSlice[];

@@ -474,7 +474,7 @@ impl Watch {
 /// Variants from which the cost of a replica follows.
 struct ReplicaVariants {
     /// Who serves, in the names of figures.
-    who: &'static str,
+    serving_host: &'static str,
     owner: Variant,
     turns: Variant,
     no_ack: Variant,
@@ -486,7 +486,7 @@ struct ReplicaVariants {
 
 const REPLICA_VARIANTS: [ReplicaVariants; 3] = [
     ReplicaVariants {
-        who: "the replica of 1",
+        serving_host: "the replica of 1",
         owner: OWNER,
         turns: TURNS,
         no_ack: NO_ACK,
@@ -494,7 +494,7 @@ const REPLICA_VARIANTS: [ReplicaVariants; 3] = [
         has_marks: true,
     },
     ReplicaVariants {
-        who: "a replica of 2, in the mean",
+        serving_host: "a replica of 2, in the mean",
         owner: OWNER_OF_TWO,
         turns: TURNS_OF_TWO,
         no_ack: NO_ACK,
@@ -502,7 +502,7 @@ const REPLICA_VARIANTS: [ReplicaVariants; 3] = [
         has_marks: false,
     },
     ReplicaVariants {
-        who: "the replica of 1, inline",
+        serving_host: "the replica of 1, inline",
         owner: INLINE_OWNER,
         turns: INLINE_TURNS,
         no_ack: INLINE_NO_ACK,
@@ -565,7 +565,7 @@ fn figures(rounds: &[Round]) -> Result<Vec<Figure>, Failure> {
 
 /// Returns the figures of procedures that a replica serves; none if it served too few.
 fn replica_figures(variants: &ReplicaVariants, rounds: &[Round]) -> Result<Vec<Figure>, Failure> {
-    let ReplicaVariants { who, owner, turns, no_ack, delays, has_marks } = *variants;
+    let ReplicaVariants { serving_host, owner, turns, no_ack, delays, has_marks } = *variants;
     let of = |round: &Round| ByReplica::from_mixture(&outcome_of(round, owner), &outcome_of(round, turns));
     if !rounds.iter().all(|round| of(round).is_some()) {
         return Ok(Vec::new());
@@ -580,7 +580,7 @@ fn replica_figures(variants: &ReplicaVariants, rounds: &[Round]) -> Result<Vec<F
         let turns = outcome_of(round, turns);
         turns.refused as f64 * 100.0 / turns.proposals.max(1) as f64
     };
-    let named = |what: &str| format!("{what}, served by {who}");
+    let named = |what: &str| format!("{what}, served by {serving_host}");
     let more = Figure::new(
         named("CPU beyond that of the owner"),
         "%",

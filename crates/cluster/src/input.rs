@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::message::{BalancerNotice, Envelope};
 use vireo_core::sba::SmfEvent;
-use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, Subscription};
+use vireo_core::subscription::{AuthenticationError, AuthenticationVector, Subscription};
 use vireo_ops::api::{Status, StatusFilter, UePage, UeQuery};
 use vireo_ops::reload::Reload;
 use vireo_ops::supervisor::WorkerEvent;
@@ -30,7 +30,7 @@ pub enum Input {
     /// association is unreachable.
     Unsent(Box<UnackedMessage>),
     /// Authentication result of the home network for a UE.
-    Authentication { ltmsi: Ltmsi, answer: Box<Result<AuthenticationInfo, AuthenticationError>> },
+    Authentication { ltmsi: Ltmsi, answer: Box<Result<AuthenticationVector, AuthenticationError>> },
     /// Records of these subscribers have changed; `None` = of any.
     SubscribersChanged(Option<Vec<Supi>>),
     /// Present subscription of a subscriber whose record has changed; `None` if it was removed.

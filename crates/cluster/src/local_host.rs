@@ -11,14 +11,14 @@ const TURNS_TIME: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct HostTurns {
     begin: Instant,
-    taken: u32,
+    count: u32,
     at_most: u32,
 }
 
 impl HostTurns {
     /// Begins so many turns at most. The first is always taken.
     pub fn begin(at_most: u32) -> Self {
-        HostTurns { begin: Instant::now(), taken: 0, at_most }
+        HostTurns { begin: Instant::now(), count: 0, at_most }
     }
 }
 
@@ -26,8 +26,8 @@ impl Iterator for HostTurns {
     type Item = ();
 
     fn next(&mut self) -> Option<()> {
-        let may_run = self.taken == 0 || self.taken < self.at_most && self.begin.elapsed() < TURNS_TIME;
-        self.taken += u32::from(may_run);
+        let may_run = self.count == 0 || self.count < self.at_most && self.begin.elapsed() < TURNS_TIME;
+        self.count += u32::from(may_run);
         may_run.then_some(())
     }
 }

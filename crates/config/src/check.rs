@@ -728,6 +728,7 @@ fn subscribers(file: &File, problems: &mut Problems) -> SubscribersConfig {
         queue: s.queue,
         ind: file.host.slot & 31,
         home_network_keys: keys,
+        authentication_method: s.authentication_method,
     };
     let key_file = (!s.key_file.is_empty()).then(|| s.key_file.clone().into());
     SubscribersConfig { database: s.database.clone(), key_file, udm, key_files }

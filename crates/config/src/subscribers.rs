@@ -2,6 +2,7 @@
 
 use crate::values::{CountOrAuto, Secret};
 use serde::{Deserialize, Serialize};
+use vireo_core::subscription::AuthenticationMethod;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -12,6 +13,7 @@ pub(super) struct Subscribers {
     pub(super) preload: bool,
     pub(super) deconceal_threads: CountOrAuto,
     pub(super) queue: usize,
+    pub(super) authentication_method: AuthenticationMethod,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) home_network_key: Vec<HnKey>,
 }
@@ -26,6 +28,7 @@ impl Default for Subscribers {
             preload: udm.preload,
             deconceal_threads: CountOrAuto::Auto,
             queue: udm.queue,
+            authentication_method: udm.authentication_method,
             home_network_key: Vec::new(),
         }
     }

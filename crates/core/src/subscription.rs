@@ -3,6 +3,7 @@
 //! Types are named after the services of TS 29.503. Responses arrive as events.
 
 mod terms;
+mod vectors;
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeTuple;
@@ -14,6 +15,7 @@ use zeroize::Zeroize;
 
 pub(crate) use terms::{Addressing, mark_further, read_further};
 pub use terms::{FRAMED_ROUTES, UpProtection, UpSecurity};
+pub use vectors::{AuthenticationMethod, AuthenticationMethodError, AuthenticationVector, TransformedVector};
 
 /// Nudm_UEAuthentication_Get: requests one authentication vector and, if needed, the de-concealment
 /// of the SUCI.

@@ -4,6 +4,7 @@
 //! mobile identity.
 
 use vireo_types::{Plmn, Supi};
+use vireo_wire::eap::{SessionKeys, TransformedKeys};
 use vireo_wire::security::milenage::{K as LongTermKey, Milenage, Opc, Sqn, UsimResponse};
 pub use vireo_wire::security::nas_5gs::HomeNetworkPublicKey;
 use vireo_wire::security::nas_5gs::{
@@ -56,7 +57,7 @@ pub enum Answer<R, K> {
     Accepted {
         /// RES* or RES for the response.
         res: R,
-        /// K_AMF or K_ASME for the following security mode control.
+        /// K_AMF or K_ASME for the following security mode control, with the keys of EAP-AKA'.
         key: K,
     },
     /// The MAC of AUTN is wrong: cause #20.
@@ -132,6 +133,25 @@ impl Usim {
             let k_seaf = derive_kseaf(&k_ausf, network)?;
             let digits = supi.reveal();
             Ok((res_star, derive_kamf(&k_seaf, &SupiText::imsi(&digits)?, abba)?))
+        })
+    }
+
+    /// Verifies RAND and AUTN of EAP-AKA' and derives the keys if they are valid (TS 33.501 A.3,
+    /// F.3).
+    pub fn answer_eap(
+        &mut self,
+        challenge: &Challenge,
+        network: &[u8],
+        abba: &[u8],
+    ) -> Result<Answer<[u8; 8], (SessionKeys, KAmf)>, SecurityError> {
+        let supi = self.supi;
+        self.verify(challenge, |response, autn| {
+            let keys = TransformedKeys::derive(response.ck(), response.ik(), network, autn)?;
+            let digits = supi.reveal();
+            let session = SessionKeys::derive(&keys, digits.as_bytes());
+            let k_seaf = derive_kseaf(session.kausf(), network)?;
+            let k_amf = derive_kamf(&k_seaf, &SupiText::imsi(&digits)?, abba)?;
+            Ok((*response.res().as_octets(), (session, k_amf)))
         })
     }
 

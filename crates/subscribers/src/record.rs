@@ -2,7 +2,7 @@ use crate::msisdn::Msisdn;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
-use vireo_core::subscription::{SliceSubscription, Subscription};
+use vireo_core::subscription::{AuthenticationMethod, SliceSubscription, Subscription};
 use vireo_types::Supi;
 use vireo_wire::security::milenage;
 use zeroize::{Zeroize, ZeroizeOnDrop};
@@ -66,8 +66,11 @@ pub struct Subscriber {
     pub k: Key,
     /// Operator variant key OPc.
     pub opc: Key,
-    /// Authentication management field (TS 33.102 annex H). 5G AKA needs the first bit set.
+    /// Authentication management field (TS 33.102 annex H). 5G AKA and EAP-AKA' need the first bit
+    /// set.
     pub amf: [u8; 2],
+    /// Authentication method of 5G; `None` = that of the configuration.
+    pub method: Option<AuthenticationMethod>,
     /// Added to the clock to give SEQ, in units of SEQ; 0 until a resynchronisation (see
     /// [`crate::Udm`]).
     pub sqn_offset: i64,
@@ -85,7 +88,17 @@ impl Subscriber {
     /// Creates a subscriber with [`lab_subscription`] and the default AMF field.
     pub fn new(supi: Supi, k: Key, opc: Key) -> Self {
         let subscription = lab_subscription();
-        Subscriber { supi, msisdn: None, k, opc, amf: Self::AMF, sqn_offset: 0, static_ipv4: None, subscription }
+        Subscriber {
+            supi,
+            msisdn: None,
+            k,
+            opc,
+            amf: Self::AMF,
+            method: None,
+            sqn_offset: 0,
+            static_ipv4: None,
+            subscription,
+        }
     }
 
     /// Returns the subscription as the core serves it: [`Subscriber::static_ipv4`] is the address

@@ -53,7 +53,20 @@ impl Plmn {
 
     /// Returns the serving network name (TS 24.501 9.12.1).
     pub fn serving_network_name(self) -> String {
-        format!("5G:mnc{:0>3}.mcc{}.3gppnetwork.org", self.mnc(), self.mcc())
+        String::from_utf8_lossy(&self.serving_network_octets()).into_owned()
+    }
+
+    /// Returns the octets of the serving network name, without an allocation.
+    pub fn serving_network_octets(self) -> [u8; 32] {
+        let mut name = *b"5G:mnc000.mcc000.3gppnetwork.org";
+        let digit = |nibble: u8| b'0' + (nibble & 0xf).min(9);
+        let [a, b, c] = self.0;
+        name[13..16].copy_from_slice(&[digit(a), digit(a >> 4), digit(b)]);
+        match b >> 4 {
+            0xf => name[7..9].copy_from_slice(&[digit(c), digit(c >> 4)]),
+            third => name[6..9].copy_from_slice(&[digit(c), digit(c >> 4), digit(third)]),
+        }
+        name
     }
 }
 

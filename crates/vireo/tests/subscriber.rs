@@ -71,6 +71,27 @@ fn suspension_keeps_record_and_is_all_or_none() {
 }
 
 #[test]
+fn authentication_method_is_added_and_listed() {
+    let lab = Lab::new();
+    let add = ["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC];
+    lab.run_ok(&[&add[..], &["--authentication-method", "eap-aka-prime"]].concat());
+    let method = || {
+        let list: serde_json::Value = serde_json::from_str(&lab.run_ok(&["list", "--json"])).expect("JSON");
+        list["subscribers"][0]["authentication_method"].as_str().map(str::to_owned)
+    };
+    assert_eq!(method().as_deref(), Some("eap-aka-prime"));
+    lab.run_ok(&["suspend", "999700000000001"]);
+    assert_eq!(method().as_deref(), Some("eap-aka-prime"), "other changes keep it");
+    lab.run_ok(&["resume", "999700000000001"]);
+    let exported = lab.run_ok(&["export", "--format", "csv", "-"]);
+    assert!(exported.contains("eap-aka-prime"), "{exported}");
+    lab.run_ok(&[&add[..], &["--replace"]].concat());
+    assert_eq!(method(), None, "that of the configuration");
+    let error = lab.run_failing(2, &[&add[..], &["--authentication-method", "eap-tls"]].concat());
+    assert!(error.contains("an authentication method is 5g-aka or eap-aka-prime"), "{error}");
+}
+
+#[test]
 fn rekey_changes_the_key_and_keeps_subscribers() {
     let lab = Lab::new();
     lab.run_ok(&["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC]);

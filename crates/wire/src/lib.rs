@@ -2,7 +2,8 @@
 //!
 //! NGAP, S1AP, NAS and the 3GPP security functions are re-exported from the `oxirush` crates, which
 //! only this crate names. Vireo implements PFCP ([`pfcp`]) and GTP-U ([`gtpu`]), both without
-//! copies. This crate keeps no state, does no I/O and reads no clock, and no input causes a panic.
+//! copies, and EAP-AKA' ([`eap`]). This crate keeps no state, does no I/O and reads no clock. No
+//! input causes a panic.
 #![forbid(unsafe_code)]
 
 /// NGAP (TS 38.413): types and macros of the codec.
@@ -36,6 +37,7 @@ pub mod security {
     pub use oxirush_security::*;
 }
 
+pub mod eap;
 pub mod gtpu;
 pub mod permutation;
 pub mod pfcp;

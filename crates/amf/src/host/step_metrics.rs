@@ -191,7 +191,8 @@ fn kind(word: &str) -> Fault {
         | "nas-unproved-deregistration"
         | "nas-during-deregistration"
         | "nas-during-detach"
-        | "nas-request-repeated" => Fault::NasUnexpected,
+        | "nas-request-repeated"
+        | "eap-discarded" => Fault::NasUnexpected,
         "nas-transport-sms" => Fault::NasSms,
         "nas-transport-location" => Fault::NasLocation,
         "nas-transport-ciot" => Fault::NasCiot,

@@ -50,6 +50,10 @@ pub(super) struct SubscriberRecord {
     /// Authentication management field, 4 hexadecimal digits.
     #[schema(example = "8000", pattern = "^[0-9a-fA-F]{4}$")]
     amf: Option<String>,
+    /// `5g-aka` or `eap-aka-prime`: authentication method of 5G. Without it, that of the
+    /// configuration.
+    #[schema(pattern = "^(5g-aka|eap-aka-prime)$")]
+    authentication_method: Option<String>,
     /// Static IPv4 address in the first data network of the default slice.
     #[schema(format = "ipv4")]
     ipv4: Option<String>,

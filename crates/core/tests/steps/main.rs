@@ -4,6 +4,7 @@ mod authentication;
 mod collisions;
 mod compatibility;
 mod cost;
+mod eap;
 mod emergency;
 mod eps;
 mod eviction;

@@ -134,6 +134,13 @@ impl Device {
         either!(self, ue => ue.request_saving(saving));
     }
 
+    /// Makes each further 5G AKA a deviation of the network.
+    pub(crate) fn require_eap(&mut self) {
+        if let Device::Nr(ue) = self {
+            ue.require_eap();
+        }
+    }
+
     pub(crate) fn extended_drx(&self) -> Option<u8> {
         either!(self, ue => ue.extended_drx())
     }

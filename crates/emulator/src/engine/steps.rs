@@ -109,7 +109,7 @@ impl Worker<'_> {
             }
             Step::Faulty(fault) => {
                 ue.inject(fault);
-                if fault == Fault::WrongResponse {
+                if matches!(fault, Fault::WrongResponse | Fault::WrongEapMac | Fault::EapClientError) {
                     slot.flags |= flag::FAULTED;
                 }
                 let known = fault == Fault::WrongMac;
@@ -154,6 +154,7 @@ impl Worker<'_> {
                 return self.timers.set(soon, owner, slot.sequence, Kind::Pause);
             }
             Step::RequestSaving(saving) => return ue.request_saving(saving),
+            Step::RequireEap => return ue.require_eap(),
             Step::Sleep => {
                 let asleep = self.now_us + PowerSaving::ACTIVE_S * 1_000_000 + ASLEEP_US;
                 return self.timers.set(asleep, owner, slot.sequence, Kind::Pause);
@@ -515,7 +516,7 @@ impl Worker<'_> {
                 slot.ran.is_none() && slot.ue.mm() == MmState::Deregistered
             }
             Some(Step::Rest | Step::Pause | Step::Dwell | Step::Breathe | Step::Sleep) => slot.has(flag::PAUSED),
-            Some(Step::RequestSaving(_) | Step::ReportCapability) => true,
+            Some(Step::RequestSaving(_) | Step::RequireEap | Step::ReportCapability) => true,
             Some(Step::AwaitCapability) => slot.has(flag::CAPABLE),
             Some(Step::AwaitLocation) => slot.has(flag::LOCATED),
             Some(Step::AwaitPage) => slot.has(flag::PAGED),

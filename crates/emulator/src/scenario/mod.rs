@@ -41,6 +41,8 @@ pub enum Step {
     AwaitPage,
     /// Makes each further registration request power saving, which the core must grant.
     RequestSaving(PowerSaving),
+    /// Makes each further authentication by 5G AKA, instead of EAP-AKA', a deviation of the core.
+    RequireEap,
     /// Sleeps in power saving mode: after the active time of the UE a packet for it arrives as in
     /// [`Step::AwaitPage`], and nothing pages the UE.
     Sleep,

@@ -42,6 +42,37 @@ const RENEWAL: &[Step] = &[
     Step::Deregister,
 ];
 
+const EAP: &[Step] = &[
+    Step::RequireEap,
+    FRESH,
+    IPV4_OR_RUN,
+    Step::Traffic,
+    Step::Idle,
+    Step::Service,
+    Step::Traffic,
+    Step::Deregister,
+    Step::Register(Registration::UnknownGuti),
+    Step::Deregister,
+];
+
+const EAP_FAILURES: &[Step] = &[
+    Step::RequireEap,
+    Step::Faulty(Fault::MacFailure),
+    Step::Leave,
+    Step::Faulty(Fault::WrongResponse),
+    Step::Leave,
+    Step::Faulty(Fault::WrongEapMac),
+    Step::Leave,
+    Step::Faulty(Fault::EapClientError),
+    Step::Leave,
+    Step::Faulty(Fault::SynchFailure),
+    Step::Leave,
+    Step::Faulty(Fault::KeySetInUse),
+    Step::Leave,
+    FRESH,
+    Step::Deregister,
+];
+
 const EMERGENCY: &[Step] = &[
     Step::Register(Registration::Emergency),
     Step::Establish { psi: 1, kind: None },
@@ -406,6 +437,17 @@ pub(super) static ALL: &[Scenario] = &[
             FRESH,
             Step::Deregister,
         ],
+    ),
+    steps("eap-aka-prime", "registration by EAP-AKA', idle and back (subscribers.authentication-method)", EAP),
+    steps(
+        "eap-failures",
+        "AKA'-Authentication-Reject, wrong RES, wrong AT_MAC and other failures of EAP-AKA'",
+        EAP_FAILURES,
+    ),
+    steps(
+        "eap-out-of-sync",
+        "as resync-refused, by EAP-AKA'",
+        &[Step::RequireEap, Step::Faulty(Fault::RepeatedSynchFailure), Step::Leave, FRESH, Step::Deregister],
     ),
     steps(
         "service",

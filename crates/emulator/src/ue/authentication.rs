@@ -1,4 +1,4 @@
-//! 5G-AKA and security mode control of the UE (TS 24.501 5.4.1.3, 5.4.2).
+//! 5G-AKA and security mode control of the UE (TS 24.501 5.4.1.3, 5.4.2). `eap` has EAP-AKA'.
 
 use super::nas::{self, kind};
 use super::registration::capability;
@@ -29,6 +29,13 @@ impl Ue {
     ) -> Result<(), Violation> {
         let incomplete = Violation::Incomplete(kind::AUTHENTICATION_REQUEST);
         let KeySetIdentifier::Native(ksi) = request.ngksi.key_set_identifier() else { return Err(incomplete) };
+        if let Some(message) = &request.eap_message {
+            return self.eap_request(p, (request, &message.value), ksi, out);
+        }
+        if self.own.requires_eap {
+            return Err(incomplete);
+        }
+        self.own.conversation = None;
         let octets = |value: Option<&[u8]>| <[u8; 16]>::try_from(value?).ok();
         let rand =
             octets(request.authentication_parameter_rand.as_ref().map(|v| v.value.as_ref())).ok_or(incomplete)?;
@@ -75,7 +82,7 @@ impl Ue {
         }
     }
 
-    fn authentication_failure(
+    pub(super) fn authentication_failure(
         &mut self,
         cause: GmmCause,
         auts: Option<[u8; 14]>,
@@ -144,6 +151,9 @@ impl Ue {
             security.set_mapped(is_mapped);
             security
         });
+        if fresh.is_some() {
+            self.check_eap_success(command)?;
+        }
         self.own.eps_algorithms = command.selected_eps_nas_security_algorithms.as_ref().map(|selected| selected.value);
         let is_named = |security: &NasSecurity| security.ksi() == ksi && security.is_mapped() == is_mapped;
         self.activate(fresh, is_named, (ciphering, integrity), message)

@@ -6,6 +6,7 @@
 
 mod authentication;
 mod common;
+mod eap;
 pub use common::{Dialect, NasUe};
 mod conversion;
 pub mod eps;
@@ -121,7 +122,7 @@ impl Registration {
 /// Fault of the UE at its next authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The UE answers a genuine challenge with MAC failure (#20).
+    /// The UE answers a genuine challenge with MAC failure (#20), or AKA'-Authentication-Reject.
     MacFailure,
     /// The USIM is ahead of the network: synch failure (#21) with a genuine AUTS.
     SynchFailure,
@@ -129,8 +130,12 @@ pub enum Fault {
     RepeatedSynchFailure,
     /// The UE reports that the ngKSI is in use (#71).
     KeySetInUse,
-    /// The UE sends a wrong RES*.
+    /// The UE sends a wrong RES*, or RES of EAP-AKA'.
     WrongResponse,
+    /// The UE sends a wrong `AT_MAC` (EAP-AKA' only).
+    WrongEapMac,
+    /// The UE answers the challenge with AKA'-Client-Error (EAP-AKA' only).
+    EapClientError,
     /// The UE attaches with its GUTI under a wrong MAC (EPS only). The network must authenticate it
     /// (TS 24.301 4.4.4.3).
     WrongMac,
@@ -374,6 +379,19 @@ pub struct Nr {
     from_eps: Option<Box<EpsOrigin>>,
     /// True if the UE has registered for emergency services alone.
     is_emergency: bool,
+    /// True if the network may not authenticate the UE by 5G AKA.
+    requires_eap: bool,
+    conversation: Option<Box<EapConversation>>,
+}
+
+/// EAP conversation of the authentication in progress.
+#[derive(Debug)]
+struct EapConversation {
+    /// Last request, and the plain message with its answer.
+    request: Vec<u8>,
+    answer: Vec<u8>,
+    /// Identifier of that request, under which the network reports the result.
+    identifier: u8,
 }
 
 /// UE of 5G.

@@ -94,9 +94,10 @@ impl Dialect for Nr {
         };
         match message {
             Nas5gmmMessage::AuthenticationRequest(request) => ue.authentication_request(profile, &request, out),
-            Nas5gmmMessage::AuthenticationReject(_) => {
+            Nas5gmmMessage::AuthenticationReject(reject) => {
+                let checked = ue.check_eap_failure(&reject);
                 ue.authentication_rejected(protected, out);
-                Ok(())
+                checked
             }
             Nas5gmmMessage::IdentityRequest(request) => ue.identity_request(profile, &request, protected, out),
             Nas5gmmMessage::RegistrationAccept(accept) => ue.registration_accept(&accept, out),

@@ -26,7 +26,7 @@ use vireo_core::placement::ran_nodes::{MessageTarget, RanNodeTable};
 use vireo_core::placement::replica::{Commit, EffectAssociations};
 use vireo_core::schedule::kind;
 use vireo_core::step::{Effect, effect_key, idempotency_key};
-use vireo_core::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest};
+use vireo_core::subscription::{AuthenticationError, AuthenticationRequest, AuthenticationVector};
 use vireo_core::{Env, Identifiers};
 use vireo_types::{
     AmfUeNgapId, AssocId, Bucket, Dnn, Instant, Ltmsi, PduSessionType, RanUeNgapId, Seid, SessionAddress, Snssai, Supi,
@@ -42,7 +42,7 @@ pub(super) enum UeEvent {
     Initial { assoc: AssocId, named: bool, pdu: Rc<[u8]> },
     Ngap { assoc: AssocId, amf_id: AmfUeNgapId, pdu: Rc<[u8]> },
     Pfcp { seid: Seid, message: Rc<[u8]> },
-    Authentication(Box<Result<AuthenticationInfo, AuthenticationError>>),
+    Authentication(Box<Result<AuthenticationVector, AuthenticationError>>),
     Deadline,
     Superseded,
     RanIdReused { assoc: AssocId, ran_id: RanUeNgapId },

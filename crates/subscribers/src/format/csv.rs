@@ -6,11 +6,13 @@ use csv::{ReaderBuilder, StringRecord, Trim, WriterBuilder};
 use std::io::{Read, Write};
 use std::net::Ipv6Addr;
 use std::str::FromStr;
-use vireo_core::subscription::{Ambr, DnnSubscription, SliceSubscription, Subscription, UpProtection, UpSecurity};
+use vireo_core::subscription::{
+    Ambr, AuthenticationMethod, DnnSubscription, SliceSubscription, Subscription, UpProtection, UpSecurity,
+};
 use vireo_types::{Network, PduSessionType, Snssai};
 
 /// The columns, in the order of an export.
-pub const CSV_COLUMNS: [&str; 19] = [
+pub const CSV_COLUMNS: [&str; 20] = [
     "imsi",
     "k",
     "opc",
@@ -29,10 +31,11 @@ pub const CSV_COLUMNS: [&str; 19] = [
     "up_integrity",
     "up_confidentiality",
     "msisdn",
+    "authentication_method",
     "op",
 ];
 /// Number of columns of an export, without OP, which is not stored.
-const WRITTEN: usize = 18;
+const WRITTEN: usize = 19;
 
 /// Reads CSV. Returns all records, or the errors of all invalid ones.
 pub fn read_csv(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
@@ -155,6 +158,7 @@ impl Columns {
         check(Subscriber {
             msisdn: field("msisdn").map(parse_msisdn).transpose()?,
             amf: field("amf").map_or(Ok(Subscriber::AMF), parse_amf)?,
+            method: field("authentication_method").map(parse_method).transpose()?,
             static_ipv4: ipv4.transpose()?,
             subscription: Subscription {
                 slices: vec![SliceSubscription { snssai, default: true, dnns }],
@@ -196,6 +200,10 @@ impl Columns {
 
 fn ipv6_prefix(text: &str) -> Result<Ipv6Addr, RecordProblem> {
     text.strip_suffix("/64").unwrap_or(text).parse().map_err(|_| RecordProblem::Ipv6Prefix(text.to_owned()))
+}
+
+fn parse_method(text: &str) -> Result<AuthenticationMethod, RecordProblem> {
+    text.parse().map_err(|_| RecordProblem::Range { field: "authentication_method", text: text.to_owned() })
 }
 
 fn framed_routes(list: &str) -> Result<Vec<Network>, RecordProblem> {
@@ -270,5 +278,6 @@ fn flat(s: &Subscriber) -> Option<[String; WRITTEN]> {
         first.up_security.map(|policy| protection_name(policy.integrity)).unwrap_or_default(),
         first.up_security.map(|policy| protection_name(policy.confidentiality)).unwrap_or_default(),
         s.msisdn.as_ref().map(|msisdn| msisdn.reveal().to_owned()).unwrap_or_default(),
+        s.method.map(|method| method.to_string()).unwrap_or_default(),
     ])
 }

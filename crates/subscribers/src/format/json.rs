@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
-use vireo_core::subscription::Subscription;
+use vireo_core::subscription::{AuthenticationMethod, Subscription};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,6 +20,8 @@ struct JsonSubscriber {
     op: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     amf: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    authentication_method: Option<AuthenticationMethod>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ipv4: Option<Ipv4Addr>,
     #[serde(default = "lab_subscription")]
@@ -67,6 +69,7 @@ pub fn read_record(value: Value, present: Option<&Subscriber>) -> Result<Subscri
     check(Subscriber {
         msisdn: record.msisdn.as_deref().map(parse_msisdn).transpose()?,
         amf: record.amf.as_deref().map_or(Ok(Subscriber::AMF), parse_amf)?,
+        method: record.authentication_method,
         static_ipv4: record.ipv4,
         subscription: record.subscription,
         ..Subscriber::new(supi, k, opc)
@@ -82,6 +85,7 @@ fn json(s: Subscriber, keys: Keys) -> JsonSubscriber {
         opc: secret(s.opc.reveal()),
         op: None,
         amf: Some(Amf(s.amf).to_string()),
+        authentication_method: s.method,
         ipv4: s.static_ipv4,
         subscription: s.subscription,
     }

@@ -17,9 +17,11 @@
 //! | `framed_routes` | networks behind the UE in the first data network, `;` between | none |
 //! | `msisdn` | GPSI: 5 to 15 digits, with country code | none |
 //! | `up_integrity`, `up_confidentiality` | `required`, `preferred` or `not-needed` | data network |
+//! | `authentication_method` | `5g-aka` or `eap-aka-prime` | of the configuration |
 //!
 //! **JSON** is an array of objects with `imsi`, `k`, `opc` or `op`, and optionally `msisdn`, `amf`,
-//! `ipv4` and `subscription`. The last has the form of `vireo_core::subscription::Subscription`.
+//! `authentication_method`, `ipv4` and `subscription`. The last has the form of
+//! `vireo_core::subscription::Subscription`.
 //!
 //! A reader accepts all records or none. In the latter case it reports each invalid record, up to
 //! [`MAX_ERRORS`]. It never repeats a key in an error.

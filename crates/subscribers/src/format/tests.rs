@@ -1,5 +1,5 @@
 use super::*;
-use vireo_core::subscription::{UpProtection, UpSecurity};
+use vireo_core::subscription::{AuthenticationMethod, UpProtection, UpSecurity};
 use vireo_types::Snssai;
 
 const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
@@ -67,6 +67,26 @@ fn msisdn_roundtrips_in_both_formats() {
     assert_eq!(read_json(with.as_bytes()).expect("read"), all);
     let wrong = csv(&text.replace("msisdn-49151", "+49151")).expect_err("refused").to_string();
     assert!(wrong.contains("msisdn: \"+4915112345678\": an MSISDN has 5 to 15 decimal digits"), "{wrong}");
+}
+
+#[test]
+fn method_roundtrips_in_both_formats() {
+    let text = format!(
+        "imsi,k,opc,authentication_method\n999700000000001,{K},{OPC},eap-aka-prime\n\
+         999700000000002,{K},{OPC},5g-aka\n999700000000003,{K},{OPC},\n"
+    );
+    let all = csv(&text).expect("read");
+    let methods: Vec<_> = all.iter().map(|subscriber| subscriber.method).collect();
+    assert_eq!(methods, [Some(AuthenticationMethod::EapAkaPrime), Some(AuthenticationMethod::FiveGAka), None]);
+    let with = written(&|o, n| write_csv(o, Keys::With, n).expect("written"), &all);
+    assert_eq!(csv(&with).expect("read"), all);
+    let with = written(&|o, n| write_json(o, Keys::With, n).expect("written"), &all);
+    assert!(with.contains("\"authentication_method\":\"eap-aka-prime\""), "{with}");
+    assert_eq!(read_json(with.as_bytes()).expect("read"), all);
+    let wrong = csv(&text.replace("eap-aka-prime", "eap-aka")).expect_err("refused").to_string();
+    assert!(wrong.contains("authentication_method: \"eap-aka\" is out of range"), "{wrong}");
+    let wrong = read_json(with.replace("5g-aka", "eap-tls").as_bytes()).expect_err("refused").to_string();
+    assert!(wrong.contains("unknown variant `eap-tls`"), "{wrong}");
 }
 
 #[test]

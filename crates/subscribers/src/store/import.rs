@@ -1,3 +1,4 @@
+use super::row::StoredSubscription;
 use super::sealing::Sealing;
 use super::{Store, StoreError, gpsi};
 use crate::record::Subscriber;
@@ -86,7 +87,8 @@ async fn insert(
     });
     let query = rows.iter().fold(sqlx::query(&sql), |query, s| {
         // A subscription is plain data with string keys, which always has a JSON form.
-        let subscription = serde_json::to_string(&s.subscription).unwrap_or_default();
+        let stored = StoredSubscription { subscription: &s.subscription, authentication_method: s.method };
+        let subscription = serde_json::to_string(&stored).unwrap_or_default();
         query
             .bind(s.supi.reveal())
             .bind(sealing.seal(s.supi, &s.k, &s.opc))

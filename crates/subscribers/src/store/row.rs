@@ -1,8 +1,20 @@
 use super::sealing::Sealing;
 use super::{RecordFault, StoreError};
 use crate::record::Subscriber;
+use serde::{Deserialize, Serialize};
 use sqlx::Row;
 use sqlx::any::AnyRow;
+use vireo_core::subscription::{AuthenticationMethod, Subscription};
+
+/// Content of the column `subscription`. Release 0.2.0 ignores the authentication method, so that
+/// the version of the schema stays.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredSubscription<S> {
+    #[serde(flatten)]
+    pub(super) subscription: S,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) authentication_method: Option<AuthenticationMethod>,
+}
 
 /// Columns of a record, in the order that [`from_row`] reads.
 pub(super) const COLUMNS: &str = "imsi, secret, amf, sqn_offset, static_ipv4, subscription, \
@@ -22,15 +34,19 @@ fn read(sealing: &Sealing, imsi: &str, row: &AnyRow) -> Result<Subscriber, Recor
     let ipv4: Option<&str> = row.try_get(4).map_err(RecordFault::Column)?;
     let parse_ipv4 = |text: &str| text.parse().map_err(|_| RecordFault::StaticIpv4(text.to_owned()));
     let msisdn: Option<&str> = row.try_get(6).map_err(RecordFault::Column)?;
-    Ok(Subscriber {
+    let mut subscriber = Subscriber {
         supi: imsi.parse().map_err(RecordFault::Imsi)?,
         msisdn: msisdn.map(str::parse).transpose().map_err(RecordFault::Msisdn)?,
         k,
         opc,
         amf: octets(2, "amf")?.try_into().map_err(|_| RecordFault::Amf)?,
+        method: None,
         sqn_offset: row.try_get(3).map_err(RecordFault::Column)?,
         static_ipv4: ipv4.map(parse_ipv4).transpose()?,
-        subscription: serde_json::from_str(row.try_get(5).map_err(RecordFault::Column)?)
-            .map_err(RecordFault::Subscription)?,
-    })
+        subscription: Subscription::default(),
+    };
+    let stored: StoredSubscription<Subscription> =
+        serde_json::from_str(row.try_get(5).map_err(RecordFault::Column)?).map_err(RecordFault::Subscription)?;
+    (subscriber.method, subscriber.subscription) = (stored.authentication_method, stored.subscription);
+    Ok(subscriber)
 }

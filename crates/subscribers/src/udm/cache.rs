@@ -6,7 +6,7 @@ use crate::record::Subscriber;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use vireo_core::subscription::Subscription;
+use vireo_core::subscription::{AuthenticationMethod, Subscription};
 use vireo_sealing::{SecretSlab, Slot};
 use vireo_types::{Instant, Supi};
 use zeroize::Zeroizing;
@@ -47,6 +47,7 @@ struct Entry {
     /// K and OPc, in memory that core dumps exclude.
     secret: Slot,
     amf: [u8; 2],
+    method: Option<AuthenticationMethod>,
     sqn_offset: i64,
     /// Tick of the last SQN (see [`SqnClock`]).
     last: u64,
@@ -57,6 +58,8 @@ struct Entry {
 pub(super) struct VectorInputs {
     pub(super) credentials: Credentials,
     pub(super) sqn: u64,
+    /// Method of the record; `None` = that of the configuration.
+    pub(super) method: Option<AuthenticationMethod>,
     pub(super) subscription: Subscription,
 }
 
@@ -88,7 +91,8 @@ impl Cache {
         };
         entry.last = tick;
         let sqn = clock.sqn(tick, entry.sqn_offset).ok_or(Miss::Offset)?;
-        Ok(VectorInputs { credentials: entry.credentials(secrets), sqn, subscription: (*entry.subscription).clone() })
+        let (credentials, subscription) = (entry.credentials(secrets), (*entry.subscription).clone());
+        Ok(VectorInputs { credentials, sqn, method: entry.method, subscription })
     }
 
     /// Returns the secrets and the present offset of a record, for a resynchronisation.
@@ -136,8 +140,8 @@ impl Cache {
         both[..16].copy_from_slice(record.k.octets());
         both[16..].copy_from_slice(record.opc.octets());
         let secret = shard.secrets.insert(&both)?;
-        let (amf, sqn_offset, last) = (record.amf, record.sqn_offset, shard.floor);
-        shard.put(record.supi, Entry { secret, amf, sqn_offset, last, subscription }, self.generation);
+        let (amf, method, sqn_offset, last) = (record.amf, record.method, record.sqn_offset, shard.floor);
+        shard.put(record.supi, Entry { secret, amf, method, sqn_offset, last, subscription }, self.generation);
         Ok(())
     }
 

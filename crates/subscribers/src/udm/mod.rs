@@ -19,14 +19,16 @@ use sqn::SqnClock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use vector::Scheme;
 use vireo_core::subscription::{
-    AuthenticationError, AuthenticationInfo, AuthenticationRequest, SubscriberIdentity, Subscription,
+    AuthenticationError, AuthenticationMethod, AuthenticationRequest, AuthenticationVector, SubscriberIdentity,
+    Subscription,
 };
 use vireo_types::{Dialect, Instant, Plmn, Supi};
 use vireo_wire::security::nas_5gs::SuciError;
 
 /// Answer to an authentication request.
-pub type Answer = Result<AuthenticationInfo, AuthenticationError>;
+pub type Answer = Result<AuthenticationVector, AuthenticationError>;
 
 /// Output of a [`Udm`], on one of its threads.
 #[derive(Debug)]
@@ -62,6 +64,8 @@ pub struct UdmConfig {
     pub ind: u8,
     /// Private keys of the home network.
     pub home_network_keys: Vec<HomeNetworkKey>,
+    /// Method of 5G for subscribers whose record names none.
+    pub authentication_method: AuthenticationMethod,
 }
 
 impl Default for UdmConfig {
@@ -76,6 +80,7 @@ impl Default for UdmConfig {
             queue: 16_384,
             ind: 0,
             home_network_keys: Vec::new(),
+            authentication_method: AuthenticationMethod::default(),
         }
     }
 }
@@ -134,6 +139,7 @@ struct Shared {
     cache: Cache,
     clock: SqnClock,
     keys: Vec<HomeNetworkKey>,
+    method: AuthenticationMethod,
     refusals: Refusals,
     output: Box<dyn Fn(UdmOutput) + Send + Sync>,
     /// True if no request waits for an answer, because the service stops.
@@ -161,6 +167,7 @@ impl Udm {
             cache: Cache::new(config.cache_records),
             clock,
             keys: config.home_network_keys,
+            method: config.authentication_method,
             refusals: Refusals::default(),
             output: Box::new(output),
             stopping: AtomicBool::new(false),
@@ -268,10 +275,21 @@ impl Shared {
 
     /// Computes the vector of a subscriber whose record is cached. The database thread handles a
     /// [`Miss`].
-    fn vector(&self, subscriber: (Supi, Dialect), plmn: Plmn, now: Instant, rand: [u8; 16]) -> Result<Answer, Miss> {
-        let material = self.cache.next(subscriber.0, now, &self.clock)?;
-        let info = material.credentials.vector(subscriber, material.sqn, rand, plmn, material.subscription);
-        Ok(info.ok_or(AuthenticationError::Unavailable))
+    fn vector(
+        &self,
+        (supi, dialect): (Supi, Dialect),
+        plmn: Plmn,
+        now: Instant,
+        rand: [u8; 16],
+    ) -> Result<Answer, Miss> {
+        let material = self.cache.next(supi, now, &self.clock)?;
+        let scheme = match (dialect, material.method.unwrap_or(self.method)) {
+            (Dialect::Eps, _) => Scheme::EpsAka,
+            (Dialect::Nr, AuthenticationMethod::FiveGAka) => Scheme::FiveGAka,
+            (Dialect::Nr, AuthenticationMethod::EapAkaPrime) => Scheme::EapAkaPrime,
+        };
+        let vector = material.credentials.vector((supi, scheme), material.sqn, rand, plmn, material.subscription);
+        Ok(vector.ok_or(AuthenticationError::Unavailable))
     }
 
     /// Returns the SUPI of an identity that is not concealed.

@@ -6,7 +6,8 @@ use crate::testing::PostgresServer;
 use crossbeam_channel::{Receiver, bounded};
 use std::collections::HashSet;
 use std::time::Duration;
-use vireo_core::subscription::Resync;
+use vireo_core::subscription::{AuthenticationInfo, Resync};
+use vireo_wire::eap::TransformedKeys;
 use vireo_wire::security::milenage::{K, Milenage, Opc, Sqn};
 use vireo_wire::security::nas_5gs::{HomeNetworkPublicKey, Protection, RoutingIndicator, Suci};
 use vireo_wire::security::{Autn, Plmn as WirePlmn, Rand};
@@ -54,6 +55,7 @@ impl<'a> Bed<'a> {
 
 over_both! {
     usim_accepts_vector every_scheme_leads_to_the_subscriber auts_moves_sqn_and_survives_restart
+    method_selects_vector usim_accepts_transformed_vector
     sqn_is_never_used_twice external_change_takes_effect small_cache_evicts_and_reloads
     changes_are_reported_and_read preloaded_subscriber_is_answered_at_once suci_storm_is_refused_without_delay failed_database_recovers
 }
@@ -139,8 +141,26 @@ fn wait(answers: &Receiver<(u64, Answer)>) -> (u64, Answer) {
     answers.recv_timeout(Duration::from_secs(20)).expect("an answer")
 }
 
+/// Returns the vector of AKA in an answer.
+fn aka_vector(answer: Answer) -> Result<AuthenticationInfo, AuthenticationError> {
+    answer.map(|vector| match vector {
+        AuthenticationVector::Aka(info) => info,
+        AuthenticationVector::EapAkaPrime(_) => panic!("a vector of EAP-AKA'"),
+    })
+}
+
+/// As [`request_any`], for a vector of AKA.
+fn request_vector(
+    udm: &Udm,
+    answers: &Receiver<(u64, Answer)>,
+    request: AuthenticationRequest,
+    rand: u8,
+) -> Result<AuthenticationInfo, AuthenticationError> {
+    aka_vector(request_any(udm, answers, request, rand))
+}
+
 /// Gets an answer at once if possible, else submits the request and waits.
-fn request_vector(udm: &Udm, answers: &Receiver<(u64, Answer)>, request: AuthenticationRequest, rand: u8) -> Answer {
+fn request_any(udm: &Udm, answers: &Receiver<(u64, Answer)>, request: AuthenticationRequest, rand: u8) -> Answer {
     if let Some(answer) = udm.try_now(&request, NOW, [rand; 16]) {
         return answer;
     }
@@ -148,6 +168,43 @@ fn request_vector(udm: &Udm, answers: &Receiver<(u64, Answer)>, request: Authent
     let (token, answer) = wait(answers);
     assert_eq!(token, 7);
     answer
+}
+
+/// The method of a record precedes that of the configuration. EPS has EPS AKA.
+fn method_selects_vector(database: &TestDatabase) {
+    let (five, eap) = (AuthenticationMethod::FiveGAka, AuthenticationMethod::EapAkaPrime);
+    let bed = Bed::new(database, 3);
+    let mut store = database.open();
+    for (n, method) in [(1, Some(eap)), (2, Some(five))] {
+        let record = store.get(supi(n)).expect("read").expect("a record");
+        store.upsert(&Subscriber { method, ..record }).expect("replaced");
+    }
+    for (default, expected) in [(five, [five, eap, five]), (eap, [eap, eap, five])] {
+        let (udm, answers) = bed.start(UdmConfig { authentication_method: default, ..cold() });
+        for (n, method) in (0..).zip(expected) {
+            let vector = request_any(&udm, &answers, by_supi(n), 1).expect("a vector");
+            let is_eap = matches!(vector, AuthenticationVector::EapAkaPrime(_));
+            assert_eq!((is_eap, vector.supi()), (method == eap, supi(n)));
+            let imsi = AuthenticationRequest { identity: SubscriberIdentity::Imsi(supi(n)), ..by_supi(n) };
+            assert!(matches!(request_any(&udm, &answers, imsi, 2), Ok(AuthenticationVector::Aka(_))));
+        }
+    }
+}
+
+/// The USIM derives the same CK' and IK' from the AUTN of the vector.
+fn usim_accepts_transformed_vector(database: &TestDatabase) {
+    let bed = Bed::new(database, 1);
+    let method = AuthenticationMethod::EapAkaPrime;
+    let (udm, answers) = bed.start(UdmConfig { authentication_method: method, ..cold() });
+    let answer = request_any(&udm, &answers, by_supi(0), 1).expect("a vector");
+    let AuthenticationVector::EapAkaPrime(vector) = answer else { panic!("a vector of AKA") };
+    let (autn, name) = (Autn::new(&vector.autn), plmn().serving_network_name());
+    let response = Usim::new(0).milenage.check_autn(&Rand::new(&vector.rand), &autn).expect("MAC-A is right");
+    assert!(response.amf().separation_bit());
+    let keys = TransformedKeys::derive(response.ck(), response.ik(), name.as_bytes(), &autn).expect("keys");
+    assert_eq!((keys.ck(), keys.ik()), (&vector.ck_prime, &vector.ik_prime));
+    assert_eq!((response.res().as_octets(), vector.serving_network), (&vector.xres, plmn()));
+    assert_eq!(vector.subscription, crate::lab_subscription());
 }
 
 fn usim_accepts_vector(database: &TestDatabase) {
@@ -158,7 +215,7 @@ fn usim_accepts_vector(database: &TestDatabase) {
     assert_eq!(Usim::new(0).challenge(&info), Ok(info.xres_star));
     assert_eq!((info.supi, info.rand), (supi(0), [1; 16]));
     assert_eq!(info.subscription, crate::lab_subscription());
-    let again = udm.try_now(&by_supi(0), NOW, [2; 16]).expect("in memory now").expect("a vector");
+    let again = aka_vector(udm.try_now(&by_supi(0), NOW, [2; 16]).expect("in memory now")).expect("a vector");
     assert!(sqn_of(&again) > sqn_of(&info));
     assert_eq!(request_vector(&udm, &answers, by_supi(5), 1), Err(AuthenticationError::UnknownSubscriber));
     assert_eq!(udm.load().cached, 1);
@@ -248,7 +305,7 @@ fn sqn_is_never_used_twice(database: &TestDatabase) {
         // The clock goes back from run to run.
         let now = Instant(NOW.0 - run * 3_600_000_000);
         udm.submit(0, by_supi(0), now, [0; 16]).expect("taken");
-        let first = wait(&answers).1.expect("a vector");
+        let first = aka_vector(wait(&answers).1).expect("a vector");
         assert!(sqn_of(&first) > highest, "run {run}");
         assert_eq!(sqn_of(&first) & 31, 4);
         let ask_often = || {
@@ -258,7 +315,7 @@ fn sqn_is_never_used_twice(database: &TestDatabase) {
                 // The reservation may be exhausted: 6,000 in a second exceed it.
                 let answer = udm.try_now(&by_supi(0), now, [1; 16]);
                 let Some(answer) = answer else { break };
-                let sqn = sqn_of(&answer.expect("a vector"));
+                let sqn = sqn_of(&aka_vector(answer).expect("a vector"));
                 assert!(sqn > last);
                 last = sqn;
                 seen.push(sqn);
@@ -272,7 +329,7 @@ fn sqn_is_never_used_twice(database: &TestDatabase) {
         }
         // One UE has exhausted the reservation; the next submitted request extends it.
         udm.submit(1, by_supi(0), now, [1; 16]).expect("taken");
-        let moved = sqn_of(&wait(&answers).1.expect("a vector"));
+        let moved = sqn_of(&aka_vector(wait(&answers).1).expect("a vector"));
         assert!(moved > highest && all.insert(moved));
         highest = moved;
         if run == 0 {
@@ -317,7 +374,7 @@ fn small_cache_evicts_and_reloads(database: &TestDatabase) {
         }
         for _ in 0..5000 {
             let (token, answer) = wait(&answers);
-            let info = answer.expect("a vector");
+            let info = aka_vector(answer).expect("a vector");
             assert_eq!(info.supi, supi(token));
             let sqn = sqn_of(&info);
             assert!(std::mem::replace(&mut last[token as usize], sqn) < sqn, "{token}");
@@ -380,7 +437,7 @@ fn outage_of_postgres_spares_cached_records() {
     let (udm, answers) = bed.start(cold());
     let before = request_vector(&udm, &answers, by_supi(0), 1).expect("a vector");
     server.stop();
-    let during = udm.try_now(&by_supi(0), NOW, [2; 16]).expect("cached").expect("a vector");
+    let during = aka_vector(udm.try_now(&by_supi(0), NOW, [2; 16]).expect("cached")).expect("a vector");
     assert!(sqn_of(&during) > sqn_of(&before));
     assert_eq!(request_vector(&udm, &answers, by_supi(1), 1), Err(AuthenticationError::Unavailable));
     server.start_again();

@@ -2,7 +2,7 @@ use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use vireo_config::Failure;
-use vireo_core::subscription::{DnnSubscription, SliceSubscription, Subscription};
+use vireo_core::subscription::{AuthenticationMethod, DnnSubscription, SliceSubscription, Subscription};
 use vireo_subscribers::{Key, Msisdn, OnExisting, Store, Subscriber};
 use vireo_types::{Dialect, Dnn, Network, PduSessionType, Snssai, Supi, SupiError};
 
@@ -32,6 +32,11 @@ pub(super) struct Args {
     /// The first bit must be set for 5G.
     #[arg(long, default_value = "8000", value_parser = vireo_subscribers::format::parse_amf)]
     amf: [u8; 2],
+    /// Set the authentication method of 5G: 5g-aka or eap-aka-prime
+    ///
+    /// Without it, `subscribers.authentication-method` applies.
+    #[arg(long, value_name = "METHOD")]
+    authentication_method: Option<AuthenticationMethod>,
     /// Set the subscribed slices (SST or SST-SD), the default one first
     #[arg(long, default_value = "1", value_delimiter = ',', value_name = "S-NSSAI")]
     slice: Vec<Snssai>,
@@ -95,6 +100,7 @@ pub(super) fn run(store: &mut Store, args: &Args) -> Result<(), Failure> {
     let first = vireo_subscribers::format::check(Subscriber {
         msisdn: args.msisdn.clone(),
         amf: args.amf,
+        method: args.authentication_method,
         static_ipv4: args.static_ipv4,
         subscription: subscription(args),
         ..Subscriber::new(args.imsi, k, opc)

@@ -64,6 +64,9 @@ fn without_keys(s: &Subscriber) -> serde_json::Value {
     if let Some(msisdn) = &s.msisdn {
         record["msisdn"] = msisdn.reveal().into();
     }
+    if let Some(method) = s.method {
+        record["authentication_method"] = method.to_string().into();
+    }
     record
 }
 

@@ -1,6 +1,6 @@
 //! Scenarios of single cases: what UEs and gNBs request, and the answer of the core.
 
-use super::{VIREO, scenario_succeeds, scenario_succeeds_with};
+use super::{VIREO, refused, scenario_succeeds, scenario_succeeds_with};
 use std::process::Command;
 
 /// Requests that are served, repeated or refused (TS 24.501 6.4.1, 5.4.5.2).
@@ -45,6 +45,25 @@ fn registrations_of_5g_run_to_their_end() {
     let registrations = ["foreign-guti", "follow-on", "resync", "resync-refused"];
     for scenario in registrations.iter().chain(&["service", "reset", "handover", "restoration"]) {
         scenario_succeeds("nr", scenario);
+    }
+}
+
+/// EAP-AKA' (TS 24.501 5.4.1.2): the UEs accept no 5G AKA. Workers of the core die amid it.
+#[test]
+fn eap_authenticates_ues() {
+    let method = ("VIREO_SUBSCRIBERS__AUTHENTICATION_METHOD", "eap-aka-prime");
+    for scenario in ["eap-aka-prime", "eap-failures", "eap-out-of-sync"] {
+        scenario_succeeds_with("nr", scenario, &[method]);
+    }
+    let runs: [&[&str]; 2] = [&["--scenario", "eap-aka-prime", "--kill-nf", "5/s"], &["--chain", "sba"]];
+    for arguments in runs {
+        let line = ["demo", "--ues", "40", "--rate", "20"];
+        let output = Command::new(VIREO).args(line).args(arguments).envs([method]).output().unwrap();
+        if refused(&output.stderr) {
+            return;
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
     }
 }
 

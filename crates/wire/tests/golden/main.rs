@@ -6,6 +6,7 @@
 //! also written to FILE. Pycrate then decodes and encodes them again (tests/reference/golden.py).
 
 mod case;
+mod nas_eap;
 mod nas_eps;
 mod nas_mobility;
 mod nas_security;
@@ -31,6 +32,7 @@ fn cases() -> Vec<Case> {
         ngap_ran_changes::cases(),
         nas_mobility::cases(),
         nas_security::cases(),
+        nas_eap::cases(),
         nas_session::cases(),
     ];
     parts.into_iter().flatten().collect()

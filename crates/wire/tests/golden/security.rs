@@ -12,16 +12,16 @@ use vireo_wire::security::nas_5gs::{
 };
 use vireo_wire::security::{self, NasCount, Rand};
 
-const NETWORK: &[u8] = b"5G:mnc070.mcc999.3gppnetwork.org";
-const SQN: u64 = 0xc0_ffee;
+pub(crate) const NETWORK: &[u8] = b"5G:mnc070.mcc999.3gppnetwork.org";
+pub(crate) const SQN: u64 = 0xc0_ffee;
 
-fn card() -> Milenage {
+pub(crate) fn card() -> Milenage {
     let k = K::from_slice(&octets("465b5ce8b199b49faa5f0a2ee238a6bc")).expect("16 octets");
     let opc = Opc::from_slice(&octets("e8ed289deba952e4283b54e88e6183ca")).expect("16 octets");
     Milenage::new(&k, &opc)
 }
 
-fn rand() -> Rand {
+pub(crate) fn rand() -> Rand {
     Rand::from_slice(&octets("23553cbe9637a89d218ae64dae47bf35")).expect("16 octets")
 }
 

@@ -7,7 +7,7 @@ use crate::amf::procedures::common::security_setup::{self, Progress, SecuritySet
 use crate::amf::procedures::common::service::RequestedService;
 use crate::amf::procedures::{configuration_update, registration, service_request};
 use crate::step::{Note, StepContext};
-use crate::subscription::{AuthenticationError, AuthenticationInfo};
+use crate::subscription::{AuthenticationError, AuthenticationVector};
 
 /// Runs a step of the security sub-procedure of the procedure in progress. Its messages count as
 /// unexpected if there is none.
@@ -31,7 +31,7 @@ pub(super) fn secure(
 }
 
 /// Handles the response of the subscriber service. It is ignored if the procedure has ended.
-pub(super) fn on_vector(ctx: &mut StepContext<'_, '_>, answer: Result<AuthenticationInfo, AuthenticationError>) {
+pub(super) fn on_vector(ctx: &mut StepContext<'_, '_>, answer: Result<AuthenticationVector, AuthenticationError>) {
     if ctx.ue.procedure.as_mut().and_then(Procedure::securing).is_some() {
         secure(ctx, |s, ctx| s.on_vector(ctx, answer));
     }

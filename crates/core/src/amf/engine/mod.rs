@@ -24,7 +24,7 @@ use crate::amf::ran::{self, ResetItem};
 use crate::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
 use crate::smf::{Input, N2Sm, SmContext, Stage};
 use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
-use crate::subscription::{Ambr, AuthenticationError, AuthenticationInfo, Subscription};
+use crate::subscription::{Ambr, AuthenticationError, AuthenticationVector, Subscription};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_types::{AmfUeNgapId, AssocId, DeregistrationCause, Dialect, Ltmsi, NrCgi, RanUeNgapId, Seid, Snssai, Tai};
@@ -51,7 +51,7 @@ pub enum Event<'a> {
         pdu: &'a [u8],
     },
     /// Response of the subscriber service.
-    Authentication(Result<AuthenticationInfo, AuthenticationError>),
+    Authentication(Result<AuthenticationVector, AuthenticationError>),
     /// PFCP message for a session, or a G-PDU of the UPF with user data that are sent over NAS. The
     /// latter has the SEID of its TEID (`Teid::session_at_control_plane`).
     Pfcp {

@@ -190,7 +190,10 @@ fn registering(ctx: &mut StepContext<'_, '_>, message: Nas5gmmMessage) {
             registered(ctx);
         }
         Nas5gmmMessage::IdentityResponse(m) => secure(ctx, |s, t| s.on_identity(t, nr::identity(&m))),
-        Nas5gmmMessage::AuthenticationResponse(m) => secure(ctx, |s, t| s.on_response(t, nr::response(&m))),
+        Nas5gmmMessage::AuthenticationResponse(m) => secure(ctx, |s, t| match nr::eap_message(&m) {
+            Some(packet) => s.on_eap_response(t, packet),
+            None => s.on_response(t, nr::response(&m)),
+        }),
         Nas5gmmMessage::AuthenticationFailure(m) => secure(ctx, |s, t| s.on_failure(t, nr::failure(&m))),
         Nas5gmmMessage::SecurityModeComplete(m) => {
             let (pei, container) = nr::complete(&m);

@@ -277,7 +277,10 @@ impl Network {
         milenage().authentication_vector(&Rand::new(&rand), &sqn, &Amf::new(&[0x80, 0]))
     }
 
-    fn home(&mut self, request: &AuthenticationRequest) -> Result<AuthenticationInfo, AuthenticationError> {
+    fn home(
+        &mut self,
+        request: &AuthenticationRequest,
+    ) -> Result<vireo_core::subscription::AuthenticationVector, AuthenticationError> {
         if let Some(error) = self.subscriber_error.take() {
             return Err(error);
         }
@@ -293,14 +296,15 @@ impl Network {
         xres_star[..AuthenticationInfo::RES_OCTETS].copy_from_slice(vector.xres().as_octets());
         let network = vireo_wire::security::Plmn::new("999", "70").expect("a PLMN");
         let kasme = derive_kasme(vector.ck(), vector.ik(), network, vector.autn());
-        Ok(AuthenticationInfo {
+        let info = AuthenticationInfo {
             supi,
             rand,
             autn: *vector.autn().as_octets(),
             xres_star,
             kseaf: *kasme.as_octets(),
             subscription: self.subscription.clone(),
-        })
+        };
+        Ok(info.into())
     }
 
     /// Delivers the answers that the UPF has held back, and later ones at once.

@@ -21,6 +21,7 @@ use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, Outbox};
 use vireo_emulator::ue::{self, Profile, Ue, UeOutput};
 use vireo_emulator::usim::{Keys, Usim};
 use vireo_types::*;
+use vireo_wire::eap::TransformedKeys;
 use vireo_wire::ngap::{Cause, CauseRadioNetwork, NGAP_PDU, NgapPduKind, RRCEstablishmentCause};
 use vireo_wire::pfcp::{self, Element};
 use vireo_wire::security::Rand;
@@ -125,7 +126,7 @@ impl RanNodes for Nodes {
 pub(crate) enum RecordedEvent {
     Initial { assoc: AssocId, message: n2::InitialUeMessage },
     Ngap { assoc: AssocId, amf_id: AmfUeNgapId, pdu: Vec<u8> },
-    Authentication(Box<Result<AuthenticationInfo, AuthenticationError>>),
+    Authentication(Box<Result<AuthenticationVector, AuthenticationError>>),
     Pfcp { seid: Seid, message: Vec<u8> },
 }
 
@@ -177,6 +178,8 @@ pub(crate) struct Lab {
     /// K and OPc in the subscriber's record.
     pub(crate) home_keys: Keys,
     pub(crate) subscription: Subscription,
+    /// Authentication method of the subscriber.
+    pub(crate) method: AuthenticationMethod,
     /// Next response of the subscriber service, if it is to be an error.
     pub(crate) subscriber_error: Option<AuthenticationError>,
     pub(crate) upf_answers: bool,
@@ -242,6 +245,7 @@ impl Lab {
             sqn: 32,
             home_keys: KEYS,
             subscription: Subscription { slices: vec![slice], ..Subscription::default() },
+            method: AuthenticationMethod::default(),
             subscriber_error: None,
             upf_answers: true,
             unanswered: Vec::new(),
@@ -599,7 +603,7 @@ impl Lab {
         self.step(&mut ue, event);
     }
 
-    fn home(&mut self, request: &AuthenticationRequest) -> Result<AuthenticationInfo, AuthenticationError> {
+    fn home(&mut self, request: &AuthenticationRequest) -> Result<AuthenticationVector, AuthenticationError> {
         if let Some(error) = self.subscriber_error.take() {
             return Err(error);
         }
@@ -614,15 +618,26 @@ impl Lab {
         let network = request.serving_network.serving_network_name();
         let sqn = Sqn::try_from(self.sqn).expect("48 bits");
         let vector = milenage.authentication_vector(&Rand::new(&rand), &sqn, &Amf::new(&[0x80, 0]));
+        let (supi, autn) = (self.ue.usim().supi(), *vector.autn().as_octets());
+        let subscription = self.subscription.clone();
+        if self.method == AuthenticationMethod::EapAkaPrime {
+            let keys = TransformedKeys::derive(vector.ck(), vector.ik(), network.as_bytes(), vector.autn());
+            let keys = keys.expect("keys");
+            return Ok(AuthenticationVector::EapAkaPrime(TransformedVector {
+                supi,
+                serving_network: request.serving_network,
+                rand,
+                autn,
+                xres: *vector.xres().as_octets(),
+                ck_prime: *keys.ck(),
+                ik_prime: *keys.ik(),
+                subscription,
+            }));
+        }
         let kausf = derive_kausf(vector.ck(), vector.ik(), network.as_bytes(), vector.autn()).expect("a key");
-        Ok(AuthenticationInfo {
-            supi: self.ue.usim().supi(),
-            rand,
-            autn: *vector.autn().as_octets(),
-            xres_star: *vector.xres_star(network.as_bytes()).expect("XRES*").as_octets(),
-            kseaf: *derive_kseaf(&kausf, network.as_bytes()).expect("a key").as_octets(),
-            subscription: self.subscription.clone(),
-        })
+        let xres_star = *vector.xres_star(network.as_bytes()).expect("XRES*").as_octets();
+        let kseaf = *derive_kseaf(&kausf, network.as_bytes()).expect("a key").as_octets();
+        Ok(AuthenticationInfo { supi, rand, autn, xres_star, kseaf, subscription }.into())
     }
 
     /// Has the UPF respond to all pending requests.

@@ -13,6 +13,7 @@ use crate::record::Key;
 use crate::testing::PostgresServer;
 use std::path::PathBuf;
 use std::time::Duration;
+use vireo_core::subscription::AuthenticationMethod;
 
 /// A database of a test, and the directory of its key.
 pub(crate) struct TestDatabase {
@@ -131,6 +132,7 @@ over_both! {
     lists_are_in_pages_and_by_prefix other_client_shares_database stuck_writer_is_named_and_readers_continue
     twenty_thousand_are_imported_in_seconds unreadable_record_names_its_fault newer_schema_is_refused
     missing_database_is_named subscriber_is_found_by_msisdn database_of_earlier_release_gets_gpsis
+    authentication_method_is_stored
 }
 
 fn record_round_trips(database: &TestDatabase) {
@@ -192,6 +194,27 @@ fn database_of_earlier_release_gets_gpsis(database: &TestDatabase) {
     assert_eq!(store.get(one.supi).expect("read").and_then(|record| record.msisdn), one.msisdn);
     database.sql("DELETE FROM subscribers");
     assert_eq!(database.sql("SELECT count(*) FROM gpsis"), "0");
+}
+
+/// The method is a further member of the column `subscription`, which an earlier release ignores.
+fn authentication_method_is_stored(database: &TestDatabase) {
+    let mut store = database.open();
+    let plain = subscriber(0);
+    store.add(&plain).expect("added");
+    let subscription = || database.sql("SELECT subscription FROM subscribers");
+    let earlier = subscription();
+    assert_eq!(earlier, serde_json::to_string(&plain.subscription).expect("JSON"), "as release 0.2.0 writes it");
+    let before = store.last_change().expect("read");
+    let eap = Subscriber { method: Some(AuthenticationMethod::EapAkaPrime), ..plain.clone() };
+    store.upsert(&eap).expect("replaced");
+    assert_eq!(store.get(eap.supi).expect("read"), Some(eap.clone()));
+    assert!(subscription().contains("\"authentication_method\":\"eap-aka-prime\""), "{}", subscription());
+    let read: vireo_core::subscription::Subscription = serde_json::from_str(&subscription()).expect("read");
+    assert_eq!(read, plain.subscription, "a reader that does not know the member");
+    let (changes, _) = store.changes_since(before).expect("read");
+    assert_eq!(changes, Changes::These(vec![eap.supi]), "running cores read the record again");
+    store.upsert(&plain).expect("replaced");
+    assert_eq!((store.get(eap.supi).expect("read"), subscription()), (Some(plain), earlier));
 }
 
 fn replaced_record_keeps_its_sqn_offset(database: &TestDatabase) {

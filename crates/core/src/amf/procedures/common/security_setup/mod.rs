@@ -1,8 +1,9 @@
 //! Identification, AKA and security mode control (TS 24.501 5.4.1 to 5.4.3; EPS: TS 24.301 5.4.2 to
-//! 5.4.4).
+//! 5.4.4). AKA of 5G is 5G AKA or EAP-AKA', as the vector of the subscriber service is.
 //!
 //! This sub-procedure takes a UE from a claimed identity to a NAS security context in use.
 
+mod eap;
 pub mod eps;
 pub mod nr;
 mod state;
@@ -13,7 +14,11 @@ use super::{context_setup, session_conversion};
 use crate::amf::context::{KeySet, NasSecurity, Retry, UeContext, UeSecurityCapability};
 use crate::config::CoreConfig;
 use crate::step::{Effect, Kind, Note, RefusedRequest, StepContext};
-use crate::subscription::{AuthenticationError, AuthenticationInfo, AuthenticationRequest, Resync, SubscriberIdentity};
+use crate::subscription::{
+    AuthenticationError, AuthenticationInfo, AuthenticationRequest, AuthenticationVector, Resync, SubscriberIdentity,
+    Subscription, TransformedVector,
+};
+use eap::{EapAnswer, EapChallenge};
 use state::SecurityStage;
 use std::sync::Arc;
 use vireo_types::{Dialect, Duration, Instant, Pei, Supi};
@@ -89,7 +94,7 @@ impl SecuritySetup {
         let (Some(security), Some((nia, nea))) = (&ctx.ue.security, algorithms) else {
             return Progress::Rejected(GmmCause::UeSecurityCapabilitiesMismatch);
         };
-        let stage = command(ctx, security.mapped_to_5g(nia, nea), capability);
+        let stage = command(ctx, security.mapped_to_5g(nia, nea), capability, None);
         Progress::Waiting(SecuritySetup { ue_ngksi, capability, identified: false, repeats: 0, stage })
     }
 
@@ -111,30 +116,51 @@ impl SecuritySetup {
     pub fn on_vector(
         mut self,
         ctx: &mut StepContext<'_, '_>,
-        answer: Result<AuthenticationInfo, AuthenticationError>,
+        answer: Result<AuthenticationVector, AuthenticationError>,
     ) -> Progress {
-        if !matches!(self.stage, SecurityStage::Vector { .. }) {
+        if !matches!(self.stage, SecurityStage::Vector { .. } | SecurityStage::EapVector { .. }) {
             return Progress::Waiting(self);
         }
-        let info = match answer {
-            Ok(info) => Box::new(info),
+        let vector = match answer {
+            Ok(vector) => vector,
             Err(AuthenticationError::Unavailable) => return Progress::Rejected(GmmCause::Congestion),
-            Err(AuthenticationError::BadAuts) => return refuse(ctx, None, "AUTS does not verify"),
+            Err(AuthenticationError::BadAuts) => return self.refuse(ctx, None, "AUTS does not verify"),
             Err(AuthenticationError::UnknownSubscriber) => return Progress::Rejected(GmmCause::IllegalUe),
             Err(AuthenticationError::BadSuci) => return unidentified(ctx, "suci-not-deconcealed"),
             Err(AuthenticationError::UnknownHomeKey) => return unidentified(ctx, "suci-key-unknown"),
         };
-        let in_use = ctx.ue.security.as_ref().map_or(7, |s| s.key_set.identifier());
-        let free = |k: &u8| *k != self.ue_ngksi && *k != in_use;
-        let ngksi = (0..7).map(|n| (n + self.repeats) % 7).find(free).unwrap_or(0);
-        let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3560);
-        send_challenge(ctx, &info, ngksi);
-        self.stage = SecurityStage::Challenge { info, ngksi, retry };
+        self.stage = match vector {
+            AuthenticationVector::Aka(info) => {
+                let (info, ngksi) = (Box::new(info), self.free_key_set(ctx));
+                send_challenge(ctx, &info, ngksi);
+                SecurityStage::Challenge { info, ngksi, retry: Retry::start(ctx.now(), ctx.env.config.timers.t3560) }
+            }
+            AuthenticationVector::EapAkaPrime(vector) => self.challenge_by_eap(ctx, vector),
+        };
         Progress::Waiting(self)
     }
 
+    /// Sends the challenge of EAP-AKA'. It continues the conversation in progress, or begins one
+    /// with an identifier that the UE cannot predict.
+    fn challenge_by_eap(&self, ctx: &mut StepContext<'_, '_>, vector: TransformedVector) -> SecurityStage {
+        let (ngksi, identifier) = match self.stage {
+            SecurityStage::EapVector { ngksi, identifier, .. } => (ngksi, identifier.wrapping_add(1)),
+            _ => (self.free_key_set(ctx), vector.rand[0]),
+        };
+        let challenge = Box::new(EapChallenge { vector, identifier });
+        nr::send_eap_request(ctx, challenge.packet(), ngksi);
+        SecurityStage::EapChallenge { challenge, ngksi, retry: Retry::start(ctx.now(), ctx.env.config.timers.t3560) }
+    }
+
+    /// Returns an ngKSI or eKSI that is not in use.
+    fn free_key_set(&self, ctx: &StepContext<'_, '_>) -> u8 {
+        let in_use = ctx.ue.security.as_ref().map_or(7, |s| s.key_set.identifier());
+        let is_free = |k: &u8| *k != self.ue_ngksi && *k != in_use;
+        (0..7).map(|n| (n + self.repeats) % 7).find(is_free).unwrap_or(0)
+    }
+
     /// Handles AUTHENTICATION RESPONSE with this RES* or RES.
-    pub fn on_response(mut self, ctx: &mut StepContext<'_, '_>, res: &[u8]) -> Progress {
+    pub fn on_response(self, ctx: &mut StepContext<'_, '_>, res: &[u8]) -> Progress {
         let SecurityStage::Challenge { info, ngksi, .. } = &self.stage else {
             ctx.on_unexpected_message();
             return Progress::Waiting(self);
@@ -145,60 +171,112 @@ impl SecuritySetup {
             Dialect::Eps => &info.xres_star[..AuthenticationInfo::RES_OCTETS],
         };
         if !constant_time_eq(res, expected) {
-            // TS 24.501 5.4.1.3.5, TS 24.301 5.4.2.5: the GUTI may belong to another UE, so request
-            // the identity first.
             let supi = info.supi;
-            return match self.identified {
-                true => refuse(ctx, Some(supi), "wrong RES*: check K and OPc"),
-                false => self.identify(ctx),
-            };
+            return self.mismatch(ctx, supi, "wrong RES*: check K and OPc");
         }
-        let (root, integrity, ciphering) = match dialect {
-            Dialect::Nr => (nr::root_key(info), self.capability.ia(), self.capability.ea()),
-            Dialect::Eps => (Some(info.kseaf), self.capability.eia(), self.capability.eea()),
+        let root = match dialect {
+            Dialect::Nr => nr::root_key(info.supi, &info.kseaf),
+            Dialect::Eps => Some(info.kseaf),
         };
-        let Some(root) = root else {
-            return Progress::Rejected(GmmCause::ProtocolErrorUnspecified);
-        };
-        let Some((nia, nea)) = select(ctx.env.config, integrity, ciphering) else {
-            return Progress::Rejected(GmmCause::UeSecurityCapabilitiesMismatch);
-        };
-        let pending = NasSecurity::agreed(KeySet::new(dialect, *ngksi), root, nia, nea);
-        ctx.ue.identity.supi = Some(info.supi);
-        ctx.ue.subscription = Some(Arc::new(info.subscription.clone()));
-        ctx.ue.pending.authenticate = false;
-        self.stage = command(ctx, pending, self.capability);
-        Progress::Waiting(self)
+        let (key_set, supi, subscription) = (KeySet::new(dialect, *ngksi), info.supi, info.subscription.clone());
+        self.agree(ctx, (supi, subscription), key_set, root)
     }
 
-    /// Handles AUTHENTICATION FAILURE (TS 24.501 5.4.1.3.7, TS 24.301 5.4.2.7).
-    pub fn on_failure(mut self, ctx: &mut StepContext<'_, '_>, failure: AkaFailure) -> Progress {
-        let SecurityStage::Challenge { info, .. } = &self.stage else {
+    /// Handles AUTHENTICATION RESPONSE with this EAP message (TS 24.501 5.4.1.2.2).
+    pub fn on_eap_response(mut self, ctx: &mut StepContext<'_, '_>, packet: &[u8]) -> Progress {
+        let SecurityStage::EapChallenge { challenge, ngksi, .. } = &self.stage else {
             ctx.on_unexpected_message();
             return Progress::Waiting(self);
         };
-        let identity = subscriber_identity(ctx.ue.dialect(), info.supi);
-        let again = self.repeats < LIMIT;
-        match failure.cause {
-            FailureCause::Synchronisation if again => {
-                let Some(auts) = failure.auts else {
-                    return refuse(ctx, Some(info.supi), "synchronisation failure without AUTS");
-                };
-                let resync = Resync { rand: info.rand, auts };
+        let EapChallenge { vector, identifier } = &**challenge;
+        let supi = vector.supi;
+        match challenge.evaluate(packet) {
+            EapAnswer::Accepted(kseaf) => {
+                let (key_set, root) = (KeySet::new(Dialect::Nr, *ngksi), nr::root_key(supi, &kseaf));
+                let subscription = vector.subscription.clone();
+                self.agree(ctx, (supi, subscription), key_set, root)
+            }
+            EapAnswer::Synchronisation(auts) if self.repeats < LIMIT => {
+                let resync = Resync { rand: vector.rand, auts };
+                let (ngksi, identifier) = (*ngksi, *identifier);
                 self.repeats += 1;
-                self.stage = request_vector(ctx, identity, Some(resync));
+                let deadline = send_vector_request(ctx, SubscriberIdentity::Supi(supi), Some(resync));
+                self.stage = SecurityStage::EapVector { deadline, ngksi, identifier };
                 Progress::Waiting(self)
             }
+            EapAnswer::Synchronisation(_) => self.refuse(ctx, Some(supi), "repeated synchronisation failures"),
+            EapAnswer::Mismatch(reason) => self.mismatch(ctx, supi, reason),
+            EapAnswer::Refused(reason) => self.refuse(ctx, Some(supi), reason),
+            EapAnswer::Discarded => {
+                ctx.note(Note::fault("eap-discarded"));
+                Progress::Waiting(self)
+            }
+        }
+    }
+
+    /// Handles a UE that is not the subscriber of the challenge. A GUTI may belong to another UE,
+    /// so the identity of a UE with a GUTI is requested first (TS 24.501 5.4.1.2.2, 5.4.1.3.5, TS
+    /// 24.301 5.4.2.5).
+    fn mismatch(self, ctx: &mut StepContext<'_, '_>, supi: Supi, reason: &'static str) -> Progress {
+        match self.identified {
+            true => self.refuse(ctx, Some(supi), reason),
+            false => self.identify(ctx),
+        }
+    }
+
+    /// Commands a UE that has proved its identity to take the agreed keys into use.
+    fn agree(
+        mut self,
+        ctx: &mut StepContext<'_, '_>,
+        (supi, subscription): (Supi, Subscription),
+        key_set: KeySet,
+        root: Option<[u8; 32]>,
+    ) -> Progress {
+        let Some(root) = root else {
+            return Progress::Rejected(GmmCause::ProtocolErrorUnspecified);
+        };
+        let Some((nia, nea)) = algorithms(ctx.env.config, key_set.dialect(), self.capability) else {
+            return Progress::Rejected(GmmCause::UeSecurityCapabilitiesMismatch);
+        };
+        let pending = NasSecurity::agreed(key_set, root, nia, nea);
+        ctx.ue.identity.supi = Some(supi);
+        ctx.ue.subscription = Some(Arc::new(subscription));
+        ctx.ue.pending.authenticate = false;
+        self.stage = command(ctx, pending, self.capability, self.stage.eap_identifier());
+        Progress::Waiting(self)
+    }
+
+    /// Handles AUTHENTICATION FAILURE (TS 24.501 5.4.1.3.7, TS 24.301 5.4.2.7). During EAP-AKA' it
+    /// only reports an ngKSI in use: other failures are in EAP messages.
+    pub fn on_failure(mut self, ctx: &mut StepContext<'_, '_>, failure: AkaFailure) -> Progress {
+        let (supi, challenged, is_eap) = match &self.stage {
+            SecurityStage::Challenge { info, .. } => (info.supi, info.rand, false),
+            SecurityStage::EapChallenge { challenge, .. } => (challenge.vector.supi, challenge.vector.rand, true),
+            _ => {
+                ctx.on_unexpected_message();
+                return Progress::Waiting(self);
+            }
+        };
+        let identity = subscriber_identity(ctx.ue.dialect(), supi);
+        let again = self.repeats < LIMIT;
+        match failure.cause {
             FailureCause::KeySetInUse if again => {
                 self.repeats += 1;
                 self.stage = request_vector(ctx, identity, None);
                 Progress::Waiting(self)
             }
-            // Request the identity of a UE that was named by its GUTI.
-            FailureCause::Mac if !self.identified => self.identify(ctx),
-            FailureCause::Mac => refuse(ctx, Some(info.supi), "MAC failure: check K and OPc"),
-            FailureCause::Synchronisation => refuse(ctx, Some(info.supi), "repeated synchronisation failures"),
-            _ => refuse(ctx, Some(info.supi), "authentication failure"),
+            _ if is_eap => self.refuse(ctx, Some(supi), "authentication failure beside EAP"),
+            FailureCause::Synchronisation if again => {
+                let Some(auts) = failure.auts else {
+                    return self.refuse(ctx, Some(supi), "synchronisation failure without AUTS");
+                };
+                self.repeats += 1;
+                self.stage = request_vector(ctx, identity, Some(Resync { rand: challenged, auts }));
+                Progress::Waiting(self)
+            }
+            FailureCause::Mac => self.mismatch(ctx, supi, "MAC failure: check K and OPc"),
+            FailureCause::Synchronisation => self.refuse(ctx, Some(supi), "repeated synchronisation failures"),
+            _ => self.refuse(ctx, Some(supi), "authentication failure"),
         }
     }
 
@@ -210,7 +288,8 @@ impl SecuritySetup {
         pei: Option<Pei>,
         container: Option<Vec<u8>>,
     ) -> Progress {
-        let SecurityStage::SecurityMode { pending, .. } = self.stage else {
+        let (SecurityStage::SecurityMode { pending, .. } | SecurityStage::EapSecurityMode { pending, .. }) = self.stage
+        else {
             ctx.send_status_98();
             return Progress::Waiting(self);
         };
@@ -236,7 +315,7 @@ impl SecuritySetup {
     /// and aborts.
     pub fn on_security_mode_reject(self) -> Progress {
         match self.stage {
-            SecurityStage::SecurityMode { .. } => Progress::Abandoned,
+            SecurityStage::SecurityMode { .. } | SecurityStage::EapSecurityMode { .. } => Progress::Abandoned,
             _ => Progress::Waiting(self),
         }
     }
@@ -249,19 +328,30 @@ impl SecuritySetup {
         }
         let capability = self.capability;
         let (retry, period) = match &mut self.stage {
-            SecurityStage::Vector { .. } => return Progress::Rejected(GmmCause::Congestion),
+            SecurityStage::Vector { .. } | SecurityStage::EapVector { .. } => {
+                return Progress::Rejected(GmmCause::Congestion);
+            }
             SecurityStage::Identity(retry) => (retry, timers.t3570),
-            SecurityStage::Challenge { retry, .. } | SecurityStage::SecurityMode { retry, .. } => (retry, timers.t3560),
+            SecurityStage::Challenge { retry, .. }
+            | SecurityStage::EapChallenge { retry, .. }
+            | SecurityStage::SecurityMode { retry, .. }
+            | SecurityStage::EapSecurityMode { retry, .. } => (retry, timers.t3560),
         };
         match retry.next(now, period, timers.retransmissions) {
             Some(again) => *retry = again,
             None => return Progress::Abandoned,
         }
         match &mut self.stage {
-            SecurityStage::Vector { .. } => {}
+            SecurityStage::Vector { .. } | SecurityStage::EapVector { .. } => {}
             SecurityStage::Identity(_) => send_identity_request(ctx),
             SecurityStage::Challenge { info, ngksi, .. } => send_challenge(ctx, info, *ngksi),
-            SecurityStage::SecurityMode { pending, .. } => send_security_mode(ctx, pending, capability),
+            SecurityStage::EapChallenge { challenge, ngksi, .. } => {
+                nr::send_eap_request(ctx, challenge.packet(), *ngksi);
+            }
+            SecurityStage::SecurityMode { pending, .. } => send_security_mode(ctx, pending, capability, None),
+            SecurityStage::EapSecurityMode { pending, identifier, .. } => {
+                send_security_mode(ctx, pending, capability, Some(*identifier));
+            }
         }
         Progress::Waiting(self)
     }
@@ -269,6 +359,18 @@ impl SecuritySetup {
     fn identify(mut self, ctx: &mut StepContext<'_, '_>) -> Progress {
         self.stage = request_identity(ctx);
         Progress::Waiting(self)
+    }
+
+    /// Refuses a UE whose authentication has failed. `claimed` is the subscriber that it has named.
+    fn refuse(self, ctx: &mut StepContext<'_, '_>, claimed: Option<Supi>, reason: &'static str) -> Progress {
+        let supi = claimed.or(ctx.ue.identity.supi);
+        let request = RefusedRequest { supi, procedure: Kind::Registration, cause: 0, reason: reason.into() };
+        ctx.note(Note::Refused(Box::new(request)));
+        match ctx.ue.dialect() {
+            Dialect::Nr => nr::send_reject(ctx, self.stage.eap_identifier()),
+            Dialect::Eps => eps::send_reject(ctx),
+        }
+        Progress::Refused
     }
 }
 
@@ -327,11 +429,21 @@ pub fn algorithms(
     }
 }
 
-/// Sends the command to take a security context into use.
-fn command(ctx: &mut StepContext<'_, '_>, pending: NasSecurity, capability: UeSecurityCapability) -> SecurityStage {
+/// Sends the command to take a security context into use. It ends the EAP conversation of this
+/// identifier.
+fn command(
+    ctx: &mut StepContext<'_, '_>,
+    pending: NasSecurity,
+    capability: UeSecurityCapability,
+    eap_identifier: Option<u8>,
+) -> SecurityStage {
     let mut pending = Box::new(pending);
-    send_security_mode(ctx, &mut pending, capability);
-    SecurityStage::SecurityMode { pending, retry: Retry::start(ctx.now(), ctx.env.config.timers.t3560) }
+    send_security_mode(ctx, &mut pending, capability, eap_identifier);
+    let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3560);
+    match eap_identifier {
+        None => SecurityStage::SecurityMode { pending, retry },
+        Some(identifier) => SecurityStage::EapSecurityMode { pending, identifier, retry },
+    }
 }
 
 fn request_identity(ctx: &mut StepContext<'_, '_>) -> SecurityStage {
@@ -351,9 +463,14 @@ fn request_vector(
     identity: SubscriberIdentity,
     resync: Option<Resync>,
 ) -> SecurityStage {
+    SecurityStage::Vector { deadline: send_vector_request(ctx, identity, resync) }
+}
+
+/// Requests a vector. Returns the deadline of the answer.
+fn send_vector_request(ctx: &mut StepContext<'_, '_>, identity: SubscriberIdentity, resync: Option<Resync>) -> Instant {
     let serving_network = ctx.ue.connection.map_or(ctx.env.config.plmns[0], |c| c.tai.plmn);
     ctx.effect(Effect::Authenticate(AuthenticationRequest { identity, serving_network, resync }));
-    SecurityStage::Vector { deadline: ctx.now() + VECTOR_LIMIT }
+    ctx.now() + VECTOR_LIMIT
 }
 
 fn send_challenge(ctx: &mut StepContext<'_, '_>, info: &AuthenticationInfo, ksi: u8) {
@@ -363,9 +480,14 @@ fn send_challenge(ctx: &mut StepContext<'_, '_>, info: &AuthenticationInfo, ksi:
     }
 }
 
-fn send_security_mode(ctx: &mut StepContext<'_, '_>, pending: &mut NasSecurity, capability: UeSecurityCapability) {
+fn send_security_mode(
+    ctx: &mut StepContext<'_, '_>,
+    pending: &mut NasSecurity,
+    capability: UeSecurityCapability,
+    eap_identifier: Option<u8>,
+) {
     match pending.dialect() {
-        Dialect::Nr => nr::send_security_mode(ctx, pending, capability),
+        Dialect::Nr => nr::send_security_mode(ctx, pending, capability, eap_identifier),
         Dialect::Eps => eps::send_security_mode(ctx, pending, capability),
     }
 }
@@ -376,16 +498,4 @@ fn send_security_mode(ctx: &mut StepContext<'_, '_>, pending: &mut NasSecurity, 
 fn unidentified(ctx: &mut StepContext<'_, '_>, fault: &'static str) -> Progress {
     ctx.note(Note::fault(fault));
     Progress::Rejected(GmmCause::UeIdentityCannotBeDerivedByTheNetwork)
-}
-
-/// Refuses a UE whose authentication has failed. `claimed` is the subscriber that it has named.
-fn refuse(ctx: &mut StepContext<'_, '_>, claimed: Option<Supi>, reason: &'static str) -> Progress {
-    let supi = claimed.or(ctx.ue.identity.supi);
-    let request = RefusedRequest { supi, procedure: Kind::Registration, cause: 0, reason: reason.into() };
-    ctx.note(Note::Refused(Box::new(request)));
-    match ctx.ue.dialect() {
-        Dialect::Nr => nr::send_reject(ctx),
-        Dialect::Eps => eps::send_reject(ctx),
-    }
-    Progress::Refused
 }

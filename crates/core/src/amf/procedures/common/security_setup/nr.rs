@@ -1,10 +1,11 @@
-//! 5GMM messages of identification, 5G AKA and security mode control (TS 24.501 8.2).
+//! 5GMM messages of identification, 5G AKA, EAP-AKA' and security mode control (TS 24.501 8.2).
 
 use super::{AkaFailure, FailureCause, eps_algorithms};
 use crate::amf::context::{NasSecurity, UeSecurityCapability};
 use crate::step::StepContext;
 use crate::subscription::{AuthenticationInfo, SubscriberIdentity};
-use vireo_types::Pei;
+use vireo_types::{Pei, Supi};
+use vireo_wire::eap;
 use vireo_wire::nas::*;
 use vireo_wire::security::nas_5gs::{KSeaf, derive_kamf};
 
@@ -20,6 +21,11 @@ pub fn identity(response: &NasIdentityResponse) -> Option<SubscriberIdentity> {
 /// Returns RES* of AUTHENTICATION RESPONSE; empty if there is none.
 pub fn response(response: &NasAuthenticationResponse) -> &[u8] {
     response.authentication_response_parameter.as_ref().and_then(|p| p.res_star()).map_or(&[], |res| &res[..])
+}
+
+/// Returns the EAP message of AUTHENTICATION RESPONSE.
+pub fn eap_message(response: &NasAuthenticationResponse) -> Option<&[u8]> {
+    response.eap_message.as_ref().map(|message| &message.value[..])
 }
 
 /// Reads AUTHENTICATION FAILURE.
@@ -44,10 +50,10 @@ pub fn complete(message: &NasSecurityModeComplete) -> (Option<Pei>, Option<Vec<u
 }
 
 /// Returns KAMF (TS 33.501 A.7).
-pub(super) fn root_key(info: &AuthenticationInfo) -> Option<[u8; 32]> {
-    let text = format!("imsi-{}", info.supi.reveal());
+pub(super) fn root_key(supi: Supi, kseaf: &[u8; 32]) -> Option<[u8; 32]> {
+    let text = format!("imsi-{}", supi.reveal());
     let supi = vireo_wire::security::nas_5gs::Supi::parse(&text).ok()?;
-    Some(*derive_kamf(&KSeaf::new(&info.kseaf), &supi, &ABBA).ok()?.as_octets())
+    Some(*derive_kamf(&KSeaf::new(kseaf), &supi, &ABBA).ok()?.as_octets())
 }
 
 pub(super) fn send_identity_request(ctx: &mut StepContext<'_, '_>) {
@@ -62,10 +68,20 @@ pub(super) fn send_challenge(ctx: &mut StepContext<'_, '_>, info: &Authenticatio
     ctx.send_early(request.into());
 }
 
+/// Sends AUTHENTICATION REQUEST with an EAP message.
+pub(super) fn send_eap_request(ctx: &mut StepContext<'_, '_>, packet: Vec<u8>, ngksi: u8) {
+    let request = NasAuthenticationRequest::new(NasKeySetIdentifier::new(ngksi), NasAbba::new(ABBA.to_vec()))
+        .with_eap_message(NasEapMessage::new(packet));
+    ctx.send_early(request.into());
+}
+
+/// Sends SECURITY MODE COMMAND. After EAP-AKA' it has EAP-Success under this identifier, and ABBA
+/// (TS 24.501 5.4.2.2, TS 33.501 6.1.3.1 step 11).
 pub(super) fn send_security_mode(
     ctx: &mut StepContext<'_, '_>,
     pending: &mut NasSecurity,
     capability: UeSecurityCapability,
+    eap_identifier: Option<u8>,
 ) {
     let algorithms = NasSecurityAlgorithms::new(pending.ciphering << 4 | pending.integrity);
     let mut command = NasSecurityModeCommand::new(
@@ -77,6 +93,11 @@ pub(super) fn send_security_mode(
     // The UE repeats its complete initial message under the new keys, which reveals alterations in
     // transit (TS 33.501 6.4.6). Requesting this always costs a few octets and avoids a condition.
     .with_additional_5g_security_information(NasAdditional5gSecurityInformation::from_flags(true, false));
+    if let Some(identifier) = eap_identifier {
+        command = command
+            .with_eap_message(NasEapMessage::new(eap::success(identifier).to_vec()))
+            .with_abba(NasAbba::new(ABBA.to_vec()));
+    }
     // The UE uses them once it has moved to EPS.
     if let Some((eia, eea)) = eps_algorithms(ctx.env.config, capability).filter(|_| ctx.env.config.eps.interworks) {
         let algorithms = NasEpsNasSecurityAlgorithms::new((eea as u8) << 4 | eia as u8);
@@ -86,6 +107,12 @@ pub(super) fn send_security_mode(
     ctx.send_new_context(pending, plain);
 }
 
-pub(super) fn send_reject(ctx: &mut StepContext<'_, '_>) {
-    ctx.send_early(NasAuthenticationReject::new().into());
+/// Sends AUTHENTICATION REJECT, which ends an EAP conversation with EAP-Failure under its
+/// identifier (TS 24.501 5.4.1.2.1).
+pub(super) fn send_reject(ctx: &mut StepContext<'_, '_>, eap_identifier: Option<u8>) {
+    let mut reject = NasAuthenticationReject::new();
+    if let Some(identifier) = eap_identifier {
+        reject = reject.with_eap_message(NasEapMessage::new(eap::failure(identifier).to_vec()));
+    }
+    ctx.send_early(reject.into());
 }

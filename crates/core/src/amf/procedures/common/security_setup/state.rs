@@ -1,5 +1,6 @@
 //! State of the sub-procedure: what was sent last, and the response that is awaited.
 
+use super::eap::EapChallenge;
 use crate::amf::context::{NasSecurity, Retry, UeSecurityCapability};
 use crate::subscription::AuthenticationInfo;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,26 @@ pub(super) enum SecurityStage {
     Challenge { info: Box<AuthenticationInfo>, ngksi: u8, retry: Retry },
     /// Security Mode Command sent (T3560).
     SecurityMode { pending: Box<NasSecurity>, retry: Retry },
+    /// Authentication Request with EAP-Request/AKA'-Challenge sent (T3560).
+    EapChallenge { challenge: Box<EapChallenge>, ngksi: u8, retry: Retry },
+    /// As [`SecurityStage::Vector`], after a synchronisation failure of EAP-AKA'. The ngKSI stays
+    /// during a conversation (TS 33.501 6.1.3.1 step 4).
+    EapVector { deadline: Instant, ngksi: u8, identifier: u8 },
+    /// As [`SecurityStage::SecurityMode`], with EAP-Success under this identifier.
+    EapSecurityMode { pending: Box<NasSecurity>, identifier: u8, retry: Retry },
+}
+
+impl SecurityStage {
+    /// Returns the identifier of the EAP conversation in progress.
+    pub(super) fn eap_identifier(&self) -> Option<u8> {
+        match self {
+            SecurityStage::EapChallenge { challenge, .. } => Some(challenge.identifier),
+            SecurityStage::EapVector { identifier, .. } | SecurityStage::EapSecurityMode { identifier, .. } => {
+                Some(*identifier)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Response that the network waits for.
@@ -50,8 +71,10 @@ impl SecuritySetup {
         match &self.stage {
             SecurityStage::Identity(retry)
             | SecurityStage::Challenge { retry, .. }
-            | SecurityStage::SecurityMode { retry, .. } => retry.deadline,
-            SecurityStage::Vector { deadline } => *deadline,
+            | SecurityStage::EapChallenge { retry, .. }
+            | SecurityStage::SecurityMode { retry, .. }
+            | SecurityStage::EapSecurityMode { retry, .. } => retry.deadline,
+            SecurityStage::Vector { deadline } | SecurityStage::EapVector { deadline, .. } => *deadline,
         }
     }
 
@@ -59,16 +82,18 @@ impl SecuritySetup {
     pub fn awaited(&self) -> Awaited {
         match &self.stage {
             SecurityStage::Identity(_) => Awaited::Identity,
-            SecurityStage::Vector { .. } => Awaited::Nothing,
-            SecurityStage::Challenge { .. } => Awaited::Challenge,
-            SecurityStage::SecurityMode { .. } => Awaited::SecurityMode,
+            SecurityStage::Vector { .. } | SecurityStage::EapVector { .. } => Awaited::Nothing,
+            SecurityStage::Challenge { .. } | SecurityStage::EapChallenge { .. } => Awaited::Challenge,
+            SecurityStage::SecurityMode { .. } | SecurityStage::EapSecurityMode { .. } => Awaited::SecurityMode,
         }
     }
 
     /// Returns the security context of a message with header type *new context*.
     pub fn pending(&mut self) -> Option<&mut NasSecurity> {
         match &mut self.stage {
-            SecurityStage::SecurityMode { pending, .. } => Some(pending),
+            SecurityStage::SecurityMode { pending, .. } | SecurityStage::EapSecurityMode { pending, .. } => {
+                Some(pending)
+            }
             _ => None,
         }
     }
