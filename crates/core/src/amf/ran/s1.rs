@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn configuration_messages_equal_goldens() {
-        use crate::amf::s1::golden_tests::golden;
+        use crate::golden::eps as golden;
         let (mut node, config) = (set_up(), crate::smf::tests::config());
         let outcome = step(&mut node, &golden("ENBConfigurationTransfer"), with_first_mme(&config));
         let Some(RanStepRequest::Relay { target, pdu }) = outcome.request else { panic!("{outcome:?}") };
