@@ -146,7 +146,7 @@ pub enum Event<'a> {
 
 /// Runs one step. Changes the context in place and returns the effects and notes.
 pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutput {
-    let mut ctx = StepContext { ue, env, out: StepOutput::default(), postponed_release: None };
+    let mut ctx = StepContext { ue, env, out: StepOutput::default(), postponed_release: None, request_hash: None };
     let before = served_at(ctx.ue);
     match event {
         Event::Initial { assoc, message } => initial(&mut ctx, assoc, message),

@@ -78,7 +78,9 @@ fn nr_algorithms_go_to_ue_and_enb() {
         NasEmmMessage::SecurityModeCommand(command) => Some(command),
         _ => None,
     });
-    let octets = emm(*command.expect("a command").clone()).encode().expect("it encodes");
+    let mut command = command.expect("a command").clone();
+    assert!(command.hash_mme.take().is_some(), "the attach was not protected");
+    let octets = emm(*command).encode().expect("it encodes");
     assert_eq!(hex::encode(octets), hex::encode(golden("SecurityModeCommand-en-dc")));
     let setup = sent(&network, Pdu::Initiating_InitialContextSetup);
     assert_eq!((nr_capability(&setup), is_restricted(&setup)), (Some(NR), false));
