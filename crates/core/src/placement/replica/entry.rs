@@ -114,6 +114,13 @@ impl ReplicaEntry {
         !self.ephemeral.is_empty() && !self.perpetual.is_empty()
     }
 
+    /// Returns true if a copy has the state of this entry.
+    pub(super) fn has_state_of(&self, copy: &ReplicaUpdate<'_>) -> bool {
+        let is_same_version = (self.versions.layout, self.versions.perpetual) == (copy.layout, copy.perpetual_version);
+        let is_same_perpetual = copy.perpetual.map_or(is_same_version, |perpetual| perpetual == self.perpetual);
+        is_same_perpetual && copy.ephemeral == self.ephemeral
+    }
+
     /// Returns true if one of the last commits executed an input.
     pub(super) fn has_input(&self, input: u64) -> bool {
         self.outboxes.iter().any(|commit| commit.input == input)

@@ -129,7 +129,7 @@ impl ReplicaEntry {
 pub(super) mod tests {
     use super::super::{Ack, ApplyResult, Commit, Mode, ReplicaAcks, ReplicaUpdate, ReplicationConfig};
     use super::*;
-    use crate::amf::context::{self, UeContext};
+    use crate::amf::context::{self, EncodedContext, UeContext};
     use crate::placement::balance::map::{BucketMap, SliceBuckets};
     use crate::placement::balance::ring::WeightedHost;
     use std::collections::BTreeMap;
@@ -219,11 +219,13 @@ pub(super) mod tests {
         let [dead, next, last] = world.hosts;
         let [real, phantom] = [1, 2].map(|number| Ltmsi::new(world.bucket, number));
         let (mut store, mut owner, mut acks) = (world.second_replica(), world.next_owner(), Acks::default());
-        store.apply((dead, 1), &copy(1, real, 1, b"real"), NOW).unwrap();
+        let context = context::encode(&UeContext::new(real), Vec::new()).unwrap();
+        let EncodedContext { perpetual, ephemeral, .. } = EncodedContext::new(&context).unwrap();
+        let first = ReplicaUpdate { perpetual: Some(perpetual), ephemeral, ..copy(1, real, 1, b"real") };
+        store.apply((dead, 1), &first, NOW).unwrap();
         store.apply((dead, 1), &copy(2, phantom, 2, b"phantom"), NOW).unwrap();
         store.adopt(&world.maps[1], &world.hosts[1..]);
         // The new owner has only the real UE, and copies it.
-        let context = context::encode(&UeContext::new(real), Vec::new()).unwrap();
         let commit = Commit {
             slot: 7,
             ltmsi: real,

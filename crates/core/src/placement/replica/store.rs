@@ -293,17 +293,24 @@ impl ReplicaStore {
         }
         if entry.from != Some(from) && !copy.ephemeral.is_empty() {
             // Another owner continues from its own state. Later entries, and a step in whose place
-            // this one is executed, were never acknowledged. If it gives the UE this LTMSI only
+            // another one is executed, were never acknowledged. If it gives the UE this LTMSI only
             // now, then it does not know that the former owner did, and no commit was acknowledged.
             let is_renumbered = copy.before.is_some_and(|before| before != copy.ltmsi);
+            let is_same_state = entry.versions.ephemeral != copy.ephemeral_version || entry.has_state_of(copy);
             entry.outboxes.retain(|commit| {
                 let beyond = commit.version.wrapping_sub(copy.ephemeral_version) as i32;
-                let stays = !is_renumbered && (beyond < 0 || beyond == 0 && copy.outbox.is_empty());
+                let is_continued = beyond == 0 && copy.outbox.is_empty() && is_same_state;
+                let stays = !is_renumbered && (beyond < 0 || is_continued);
                 if !stays {
                     self.void.insert(commit.input);
                 }
                 stays
             });
+        }
+        if copy.input != 0 && !copy.outbox.is_empty() {
+            // The former owner has executed the input too, but this owner continues without that.
+            let is_other = |commit: &OutboxEntry| commit.from != from && commit.version != copy.ephemeral_version;
+            entry.outboxes.retain(|commit| commit.input != copy.input || !is_other(commit));
         }
         entry.from = Some(from);
         match copy.perpetual {

@@ -453,3 +453,31 @@ fn repeated_renumbering_voids_former_one() {
     let outboxes: Vec<&[u8]> = entry.unsent_outboxes(NOW).map(|unsent| unsent.outbox).collect();
     assert_eq!(outboxes, [&b"answer"[..], b"next"]);
 }
+
+/// Regression test for seed 882 of the fault campaign. The former owner has committed the step of
+/// this second replica, and the next owner its own one in the same place. It copies the state only.
+#[test]
+fn other_step_of_same_version_is_void() {
+    for (state, expected) in [(&b"other"[..], &[&b"first"[..]][..]), (b"ephemeral", &[b"first", b"second"])] {
+        let ([former, next], mut store, [ue, _]) = migrated();
+        store.apply((former, 1), &copy(1, ue, 3, b"first"), NOW).unwrap();
+        store.apply((former, 1), &copy(2, ue, 4, b"second"), NOW).unwrap();
+        store.apply((next, 2), &ReplicaUpdate { ephemeral: state, ..copy(1, ue, 4, b"") }, NOW).unwrap();
+        let entry = &store.ues[&ue.bucket()][&ue];
+        let outboxes: Vec<&[u8]> = entry.unsent_outboxes(NOW).map(|unsent| unsent.outbox).collect();
+        assert_eq!(outboxes, expected);
+    }
+}
+
+/// The next owner executes an input again that the former one has executed without its knowledge.
+/// Its first copy is of a later version.
+#[test]
+fn input_of_next_owner_voids_former_step() {
+    let ([former, next], mut store, [ue, _]) = migrated();
+    store.apply((former, 1), &copy(1, ue, 3, b"void"), NOW).unwrap();
+    store.apply((next, 2), &copy(1, ue, 4, b"own"), NOW).unwrap();
+    store.apply((next, 2), &ReplicaUpdate { input: 103, ..copy(2, ue, 5, b"again") }, NOW).unwrap();
+    let entry = &store.ues[&ue.bucket()][&ue];
+    let outboxes: Vec<&[u8]> = entry.unsent_outboxes(NOW).map(|unsent| unsent.outbox).collect();
+    assert_eq!(outboxes, [&b"own"[..], b"again"]);
+}
