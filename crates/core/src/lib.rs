@@ -9,6 +9,8 @@ pub mod amf;
 mod back_off;
 pub mod config;
 mod env;
+#[cfg(test)]
+mod golden;
 mod hash;
 pub mod ids;
 mod octets;

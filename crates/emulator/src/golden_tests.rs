@@ -449,7 +449,8 @@ fn further_connections(goldens: &Goldens) {
     let connect = |test: &mut UeUnderTest<'_>| {
         test.profile.dnn = "ims".parse().expect("a name");
         let kind = PduSessionType::Ipv4v6;
-        test.does(&["PDNConnectivityRequest"], |ue, profile, out| ue.establish(profile, 2, kind, out));
+        let usual = ue::SessionVariant::Usual;
+        test.does(&["PDNConnectivityRequest"], |ue, profile, out| ue.establish_as(profile, (2, kind), usual, out));
     };
     let mut test = UeUnderTest::attached(goldens);
     connect(&mut test);

@@ -120,18 +120,20 @@ fn lte_scenarios_run_to_their_end() {
     let procedures = ["paging", "periodic", "mobility", "tau", "guti", "ipv4v6", "restoration"];
     let handovers = ["handover", "handover-failures"];
     let connections = ["multi-session", "sessions", "lost-tunnel"];
-    let failures = ["auth-failures", "wrong-mac"];
+    let failures = ["auth-failures", "wrong-mac", "resync-refused"];
     for scenario in procedures.iter().chain(&handovers).chain(&connections).chain(&failures) {
         scenario_succeeds("eps", scenario);
     }
 }
 
 /// ng-eNBs beside gNBs, RAN configuration transfer, tunnels at a secondary node, and sessions that
-/// the gNB releases.
+/// the node releases.
 #[test]
-fn gnb_scenarios_run_to_their_end() {
-    for scenario in ["ng-enb", "configuration", "secondary-node", "dropped-session"] {
+fn node_scenarios_run_to_their_end() {
+    scenario_succeeds("nr", "ng-enb");
+    for scenario in ["configuration", "secondary-node", "dropped-session"] {
         scenario_succeeds("nr", scenario);
+        scenario_succeeds("eps", scenario);
     }
 }
 
@@ -214,6 +216,7 @@ fn keys_of_ues_are_renewed() {
 #[test]
 fn emergency_ues_get_their_session() {
     scenario_succeeds_with("nr", "emergency", &[("VIREO_N2__EMERGENCY_DNN", "internet")]);
+    scenario_succeeds_with("eps", "emergency", &[("VIREO_S1__EMERGENCY_DNN", "internet")]);
 }
 
 #[test]

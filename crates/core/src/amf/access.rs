@@ -44,6 +44,21 @@ pub fn ue_message(dialect: Dialect, octets: &[u8]) -> Result<(Option<RanUeNgapId
     }
 }
 
+/// Returns the usage report of the secondary RAT in a message about something else (TS 36.413
+/// 9.1.3.4, 9.1.3.6 to 9.1.3.8, 9.1.4.5, 9.1.4.7), if it has one.
+pub fn usage_report(dialect: Dialect, message: &UeMessage, octets: &[u8]) -> Option<UeMessage> {
+    let may_have_one = matches!(
+        message,
+        UeMessage::SessionModifyResponse { .. }
+            | UeMessage::SessionReleaseResponse { .. }
+            | UeMessage::SessionReleaseIndication { .. }
+            | UeMessage::ErabModification(_)
+            | UeMessage::ReleaseRequest { .. }
+            | UeMessage::ReleaseComplete
+    );
+    if dialect == Dialect::Eps && may_have_one { s1::usage_report(octets) } else { None }
+}
+
 /// Returns the UE identifiers of core and RAN node in a message, as far as they decode.
 pub fn ue_ids(dialect: Dialect, octets: &[u8]) -> (Option<u64>, Option<u32>) {
     match dialect {

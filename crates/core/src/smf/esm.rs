@@ -10,7 +10,7 @@ use super::session_request::SessionRequest;
 use super::{control_plane, messages, modify, n1, options, release};
 use crate::Env;
 use crate::subscription::Ambr;
-use vireo_types::{Duration, Instant, PduSessionType};
+use vireo_types::{Dialect, Duration, Instant, PduSessionType};
 use vireo_wire::nas::{GsmCause, NasExtendedProtocolConfigurationOptions, NasGprsTimer3};
 use vireo_wire::nas_eps::*;
 
@@ -24,12 +24,38 @@ pub(super) const T3495: Duration = Duration::from_secs(8);
 pub(super) const SINGLE_ADDRESS_BEARERS: u8 = EsmCause::SingleAddressBearersOnlyAllowed as u8;
 /// Longest value of the protocol configuration options IE (TS 24.008 10.5.6.3).
 const PCO_OCTETS: usize = 251;
+/// Reserved PTI value (TS 24.007 11.2.3.1a).
+const RESERVED_PTI: u8 = 255;
 
 /// Received ESM message of the UE, with its header.
 struct ReceivedEsm {
     ebi: u8,
     pti: u8,
     message: NasEsmMessage,
+}
+
+/// Checks PTI and EPS bearer identity in the header of an ESM message (7.3.1, 7.3.2). A UE starts a
+/// procedure under a PTI of its own, and with no bearer in the header.
+///
+/// # Errors
+///
+/// Returns the cause of the reject, or `None` for a message that is ignored.
+pub(crate) fn check_header(header: &NasEsmHeader, message: &NasEsmMessage) -> Result<(), Option<EsmCause>> {
+    let (ebi, pti) = (header.eps_bearer_identity, header.procedure_transaction_identity);
+    let is_assigned = pti != release::NO_PTI && pti != RESERVED_PTI;
+    match message {
+        NasEsmMessage::PdnConnectivityRequest(_)
+        | NasEsmMessage::PdnDisconnectRequest(_)
+        | NasEsmMessage::BearerResourceAllocationRequest(_)
+        | NasEsmMessage::BearerResourceModificationRequest(_) => match (is_assigned, ebi) {
+            (false, _) => Err(Some(EsmCause::InvalidPtiValue)),
+            (true, 0) => Ok(()),
+            (true, _) => Err(Some(EsmCause::InvalidEpsBearerIdentity)),
+        },
+        NasEsmMessage::EsmInformationResponse(_) if !is_assigned || ebi != 0 => Err(None),
+        _ if pti == RESERVED_PTI => Err(None),
+        _ => Ok(()),
+    }
 }
 
 /// Decodes an ESM message. The error is the answer that TS 24.301 clause 7 specifies, if any.
@@ -44,6 +70,11 @@ fn decode(octets: &[u8]) -> Result<ReceivedEsm, Option<Output>> {
     match received {
         Ok(NasEpsMessage::Esm(header, message)) => {
             let (ebi, pti) = (header.eps_bearer_identity, header.procedure_transaction_identity);
+            if let (NasEsmMessage::PdnConnectivityRequest(_), Err(cause)) = (&message, check_header(&header, &message))
+            {
+                let reject = |cause| NasPdnConnectivityReject::new(NasEsmCause::from_cause(cause));
+                return Err(cause.and_then(|cause| output(reject(cause), 0, pti)));
+            }
             Ok(ReceivedEsm { ebi, pti, message })
         }
         _ => Err(None),
@@ -100,13 +131,10 @@ pub(super) fn connectivity_request(octets: &[u8], is_emergency: bool) -> Result<
     let NasEsmMessage::PdnConnectivityRequest(request) = message else {
         return Err(status(ebi, pti, GsmCause::MessageTypeNotCompatibleWithTheProtocolState));
     };
-    if pti == release::NO_PTI {
-        return Err(connectivity_reject(pti, GsmCause::InvalidPtiValue));
-    }
-    // A request to take over a connection from another access has nothing to take over (6.5.1.6).
     let kind = match (request.request_type.request_type(), request.pdn_type.pdn_type()) {
-        (Some(RequestTypeValue::EmergencyHandover), _) => {
-            return Err(connectivity_reject(pti, GsmCause::RequestRejectedUnspecified));
+        // There is no other access to take a connection over from (6.5.1.6 b, e).
+        (Some(RequestTypeValue::Handover | RequestTypeValue::EmergencyHandover), _) => {
+            return Err(connectivity_reject(pti, GsmCause::PduSessionDoesNotExist));
         }
         (Some(RequestTypeValue::Emergency), _) if !is_emergency => {
             return Err(connectivity_reject(pti, GsmCause::RequestRejectedUnspecified));
@@ -198,7 +226,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
         NasEsmMessage::ModifyEpsBearerContextAccept(_) if modify::completed(sm) => {}
         NasEsmMessage::ModifyEpsBearerContextReject(reject) if modify::is_sent(sm) => {
             modify::rejected(sm, reject.esm_cause.value, out);
-            // The UE does not have the bearer (6.4.3.5).
+            // The UE does not have the bearer (6.4.3.4).
             if reject.esm_cause.cause() == Some(EsmCause::InvalidEpsBearerIdentity) {
                 ended_by_ue(sm, out);
             }
@@ -208,27 +236,39 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
         }
         NasEsmMessage::PdnDisconnectRequest(_) => release::requested(sm, pti, env, out),
         NasEsmMessage::BearerResourceAllocationRequest(request) => {
-            let cause = NasEsmCause::from_cause(resource_cause(pti, &request.traffic_flow_aggregate));
-            out.extend(output(NasBearerResourceAllocationReject::new(cause), 0, pti));
+            // 6.5.3.6 b.
+            let cause = match is_emergency(sm, env) {
+                true => EsmCause::RequestRejectedUnspecified,
+                false => resource_cause(&request.traffic_flow_aggregate),
+            };
+            out.extend(output(NasBearerResourceAllocationReject::new(NasEsmCause::from_cause(cause)), 0, pti));
         }
+        // 6.4.3.6 c: the network's own modification continues.
+        NasEsmMessage::BearerResourceModificationRequest(_) if modify::is_sent(sm) => {}
         NasEsmMessage::BearerResourceModificationRequest(request) => {
-            let cause = NasEsmCause::from_cause(resource_cause(pti, &request.traffic_flow_aggregate));
-            out.extend(output(NasBearerResourceModificationReject::new(cause), 0, pti));
+            // 6.5.4.6 b.
+            let cause = match is_emergency(sm, env) {
+                true => EsmCause::RequestRejectedByServingGwOrPdnGw,
+                false => resource_cause(&request.traffic_flow_aggregate),
+            };
+            out.extend(output(NasBearerResourceModificationReject::new(NasEsmCause::from_cause(cause)), 0, pti));
         }
         NasEsmMessage::EsmDataTransport(data) if sm.is_over_nas() => {
             out.extend(control_plane::uplink(sm, &data.user_data_container.value));
         }
-        NasEsmMessage::EsmStatus(received) => status_received(sm, received.esm_cause.cause(), out),
+        NasEsmMessage::EsmStatus(received) => status_received(sm, received.esm_cause.value, out),
         _ => out.extend(status(ebi, pti, GsmCause::MessageTypeNonExistentOrNotImplemented)),
     }
 }
 
-/// Returns the cause for which a request for bearer resources is rejected (6.5.3.4, 6.5.4.4,
-/// 7.3.1): only the subscribed QoS is granted.
-fn resource_cause(pti: u8, flows: &NasTrafficFlowAggregateDescription) -> EsmCause {
-    if pti == release::NO_PTI {
-        return EsmCause::InvalidPtiValue;
-    }
+/// Returns true for the PDN connection of emergency calls.
+fn is_emergency(sm: &SmContext, env: &Env<'_>) -> bool {
+    env.config.emergency(Dialect::Eps) == Some(&sm.terms.dnn)
+}
+
+/// Returns the cause for which a request for bearer resources is rejected (6.5.3.4, 6.5.4.4): only
+/// the subscribed QoS is granted.
+fn resource_cause(flows: &NasTrafficFlowAggregateDescription) -> EsmCause {
     flows.parse_tft().map_or_else(TftError::esm_cause, |_| EsmCause::ServiceOptionNotSupported)
 }
 
@@ -282,15 +322,18 @@ pub(super) fn t3485_expired(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Out
     sm.deadline = Some(env.now + T3485);
 }
 
-/// Handles ESM STATUS (6.7): a bearer that the UE does not have is released.
-fn status_received(sm: &mut SmContext, cause: Option<EsmCause>, out: &mut Vec<Output>) {
+/// Handles ESM STATUS (6.7): a bearer that the UE does not have is released, and a procedure that
+/// the UE does not have ends.
+fn status_received(sm: &mut SmContext, cause: u8, out: &mut Vec<Output>) {
+    const NOT_IMPLEMENTED: u8 = 97;
+    const INVALID_PTI: u8 = EsmCause::InvalidPtiValue as u8;
+    const INVALID_BEARER: u8 = EsmCause::InvalidEpsBearerIdentity as u8;
     match (&sm.stage, cause) {
         (Stage::Releasing { .. }, _) => release::end(sm, out),
-        (
-            Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established,
-            Some(EsmCause::InvalidEpsBearerIdentity),
-        ) => {
-            ended_by_ue(sm, out);
+        (Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established, INVALID_BEARER)
+        | (Stage::Activating { .. }, INVALID_PTI | NOT_IMPLEMENTED) => ended_by_ue(sm, out),
+        (Stage::Established, NOT_IMPLEMENTED) => {
+            modify::rejected(sm, cause, out);
         }
         _ => {}
     }

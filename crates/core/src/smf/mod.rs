@@ -44,7 +44,7 @@ pub use context::{
 pub use control_plane::{DOWNLINK_FAULT, downlink_packet};
 pub use erab::{ErabAdmission, ErabForwarding, ErabQos, ErabRequest, ErabTunnel, erab_to_move};
 pub use esm::offered_by_attach;
-pub(crate) use esm::{is_requested_by, session_identity, unanswered_request};
+pub(crate) use esm::{check_header, is_requested_by, session_identity, unanswered_request};
 pub use forwarding::handover_command;
 pub use handover::switched;
 pub use interface::{Create, Input, N2Sm, Output};

@@ -19,6 +19,8 @@ pub(super) fn activate(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
     sm.since = env.now;
     match sm.ran {
         RanState::SettingUp if sm.deadline.is_some() => {}
+        // An eNB refuses a second set-up of an E-RAB (TS 36.413 8.2.1.3).
+        RanState::Up if sm.dialect == Dialect::Eps => {}
         RanState::Idle | RanState::AwaitingUpf | RanState::SettingUp | RanState::Up => set_up(sm, env, out),
         RanState::Releasing { .. } => sm.ran = RanState::Releasing { then_setup: true },
     }

@@ -76,6 +76,8 @@ pub struct StepContext<'a, 'e> {
     pub out: StepOutput,
     /// Cause with which the connection is released at the end of the step.
     pub postponed_release: Option<Cause>,
+    /// HASHMME of the request that SECURITY MODE COMMAND is to have (TS 33.401 I.2).
+    pub request_hash: Option<[u8; 8]>,
 }
 
 impl StepContext<'_, '_> {

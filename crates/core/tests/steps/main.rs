@@ -9,6 +9,8 @@ mod emergency;
 mod eps;
 mod eviction;
 mod forwarding;
+#[path = "../../src/golden.rs"]
+mod golden;
 mod handover;
 mod information;
 mod lab;

@@ -1,5 +1,6 @@
 //! Changes that a gNB starts: notifications and other tunnel ends of sessions, reports on the UE.
 
+use crate::golden::nr as golden;
 use crate::lab::Lab;
 use std::net::IpAddr;
 use vireo_core::amf::context::Connection;
@@ -207,12 +208,6 @@ fn notified_flows_are_counted() {
     notify(&mut lab, &[(1, released(1))], &[]);
     assert!(sends(&lab, NgapPduKind::Initiating_PDUSessionResourceRelease));
     assert!(lab.context().is_some_and(|c| c.sessions.is_empty()));
-}
-
-fn golden(name: &str) -> Vec<u8> {
-    let text = include_str!("../../../../tests/reference/golden.txt");
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    hex::decode(line.expect("a golden")).expect("digits")
 }
 
 /// Sends a message about the UE with these IEs after its identifiers.

@@ -105,6 +105,11 @@ impl Device {
         })
     }
 
+    /// Returns the identity of session `psi` at its RAN node.
+    pub(crate) fn tunnel_identity(&self, psi: u8) -> Option<u8> {
+        self.session(psi).map(|session| session.psi)
+    }
+
     /// Returns true if session `psi` is active with its tunnel.
     pub(crate) fn is_established(&self, psi: u8, tunnels: &[Tunnel]) -> bool {
         let session = self.session(psi).filter(|session| session.state == SessionState::Active);
@@ -193,12 +198,14 @@ impl Device {
         match self {
             Device::Nr(ue) => ue.establish(&options.profile, psi, kind.unwrap_or(options.session_type), out),
             Device::Eps(ue) if ue.is_active(psi) => Ok(()),
-            Device::Eps(ue) => ue.establish(&options.profile, psi, kind.unwrap_or(options.session_type), out),
+            Device::Eps(ue) => {
+                let session = (psi, kind.unwrap_or(options.session_type));
+                ue.establish_as(&options.profile, session, SessionVariant::Usual, out)
+            }
         }
     }
 
-    /// Starts the establishment of a further session in this way. A UE of EPS can name an unknown
-    /// data network; other variants are those of PDU sessions.
+    /// Starts the establishment of a further session in this way.
     pub(crate) fn establish_as(
         &mut self,
         options: &Options,
@@ -209,12 +216,7 @@ impl Device {
         let kind = options.session_type;
         match self {
             Device::Nr(ue) => ue.establish_as(&options.profile, (psi, kind), variant, out),
-            Device::Eps(ue) if variant == SessionVariant::UnknownDataNetwork => {
-                let mut profile = options.profile.clone();
-                profile.dnn = ue::UNKNOWN_DATA_NETWORK.parse().map_err(|_| CommandError::Session(psi))?;
-                ue.establish(&profile, psi, kind, out)
-            }
-            Device::Eps(_) => Err(CommandError::Session(psi)),
+            Device::Eps(ue) => ue.establish_as(&options.profile, (psi, kind), variant, out),
         }
     }
 

@@ -379,15 +379,15 @@ impl Node {
     pub(crate) fn indicate_modification(&mut self, id: ConnectionId, out: &mut Outbox) -> Result<(), SendError> {
         match self {
             Node::Gnb(gnb) => gnb.indicate_modification(id, out),
-            Node::Enb(_) => Err(SendError::NoConnection),
+            Node::Enb(enb) => enb.indicate_modification(id, out),
         }
     }
 
-    /// Releases a session of a UE.
+    /// Releases the session or E-RAB of a UE whose tunnel has this identity.
     pub(crate) fn drop_session(&mut self, id: ConnectionId, psi: u8, out: &mut Outbox) -> Result<(), SendError> {
         match self {
             Node::Gnb(gnb) => gnb.drop_session(id, psi, out),
-            Node::Enb(_) => Err(SendError::NoConnection),
+            Node::Enb(enb) => enb.drop_session(id, psi, out),
         }
     }
 
@@ -399,11 +399,11 @@ impl Node {
         }
     }
 
-    /// Requests the Xn addresses of another gNB by the core.
-    pub(crate) fn request_xn_addresses(&self, target: &Node, out: &mut Outbox) -> Result<(), SendError> {
+    /// Requests the Xn or X2 addresses of another node by the core.
+    pub(crate) fn request_addresses(&self, target: &Node, out: &mut Outbox) -> Result<(), SendError> {
         match self {
             Node::Gnb(gnb) => gnb.request_xn_addresses(target.identity(), out),
-            Node::Enb(_) => Err(SendError::NoConnection),
+            Node::Enb(enb) => enb.request_x2_addresses(target.identity(), out),
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod association;
 mod bearer;
+mod changes;
 mod handover;
 mod receive;
 mod request;

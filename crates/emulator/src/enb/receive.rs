@@ -84,6 +84,8 @@ impl Enb {
                 let answer = build_s1ap!(SuccessfulOutcome, MMEConfigurationUpdate, MMEConfigurationUpdateAcknowledge,);
                 Ok(encode(out, self.common(), answer)?)
             }
+            Kind::Successful_E_RABModificationIndication => self.modification_confirmed(&pdu, inbox),
+            Kind::Initiating_MMEConfigurationTransfer => self.configuration_transfer(&pdu, inbox, out),
             Kind::Initiating_Paging => paging(&pdu, inbox),
             Kind::Initiating_UEContextModification => self.context_modification(&pdu, inbox, out),
             Kind::Initiating_LocationReportingControl => self.location_requested(&pdu, inbox, out),

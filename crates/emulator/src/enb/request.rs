@@ -35,6 +35,11 @@ impl Enb {
         helpers::eutran_cgi(self.plmn(), helpers::EnbKind::Macro, self.config.id, CELL)
     }
 
+    /// Returns the Global eNB ID.
+    pub(super) fn global_id(&self) -> Result<GlobalENBID, Error> {
+        helpers::global_enb_id(self.plmn(), helpers::EnbKind::Macro, self.config.id)
+    }
+
     fn areas(&self) -> SupportedTAs {
         SupportedTAs(vec![SupportedTAsItem::new(TAC(self.tac()), BPLMNs(vec![self.plmn()]), None)])
     }
@@ -50,7 +55,7 @@ impl Enb {
             InitiatingMessage,
             S1Setup,
             S1SetupRequest,
-            Global_ENB_ID(helpers::global_enb_id(self.plmn(), helpers::EnbKind::Macro, self.config.id)?),
+            Global_ENB_ID(self.global_id()?),
             eNBname(self.config.name.as_str()),
             SupportedTAs(self.areas()),
             DefaultPagingDRX(PagingDRX::v128),

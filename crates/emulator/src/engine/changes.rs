@@ -1,4 +1,4 @@
-//! Changes that a gNB starts while a UE is connected.
+//! Changes that a RAN node starts while a UE is connected.
 
 use super::slot::flag;
 use super::worker::Worker;
@@ -14,11 +14,14 @@ impl Worker<'_> {
         let mut outbox = std::mem::take(&mut self.links[source].outbox);
         let sent = match (step, slot.ran) {
             (Step::TransferConfiguration, _) => {
-                self.links[source].node.request_xn_addresses(&self.links[next].node, &mut outbox)
+                self.links[source].node.request_addresses(&self.links[next].node, &mut outbox)
             }
             (Step::SecondaryNode, Some(ran)) => self.links[source].node.indicate_modification(ran, &mut outbox),
             (Step::ReportCapability, Some(ran)) => self.links[source].node.report_capability(ran, &mut outbox),
-            (Step::DropSession { psi }, Some(ran)) => self.links[source].node.drop_session(ran, psi, &mut outbox),
+            (Step::DropSession { psi }, Some(ran)) => match slot.ue.tunnel_identity(psi) {
+                Some(identity) => self.links[source].node.drop_session(ran, identity, &mut outbox),
+                None => Err(SendError::NoConnection),
+            },
             _ => Err(SendError::NoConnection),
         };
         self.links[source].outbox = outbox;

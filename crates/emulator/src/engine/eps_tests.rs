@@ -45,8 +45,10 @@ fn ues_stay_attached_until_stopped() {
 
 #[test]
 fn scenarios_without_traffic_run_to_end() {
-    for scenario in
-        Scenario::all_for(Rats::Eps).filter(|scenario| !scenario.steps().is_empty() && !scenario.has_traffic())
+    // The scripted MME neither relays configuration nor refuses a resynchronisation.
+    let needs_core = |scenario: &&Scenario| ["configuration", "resync-refused"].contains(&scenario.name);
+    for scenario in Scenario::all_for(Rats::Eps)
+        .filter(|scenario| !scenario.steps().is_empty() && !scenario.has_traffic() && !needs_core(scenario))
     {
         let detach = scenario.name == "network-detach";
         let lab = MmeLab::new(Behaviour { detach, ..Behaviour::default() });

@@ -1,53 +1,29 @@
 //! Scenarios of LTE UEs. A registration is an attach with its default bearer, or a TAU.
 
-use super::{FRESH, Mode, RENEWAL_ABOUT, STORM, Scenario, Scheme, Step, abuse, steps};
+use super::{
+    EMERGENCY, FRESH, Mode, POWER_SAVING, RENEWAL, RENEWAL_ABOUT, STORM, Scenario, Scheme, Step, abuse, steps,
+};
 use crate::negative::Case;
 use crate::ue::{Cause, Fault, PowerSaving, Registration, SessionVariant};
 use vireo_types::PduSessionType;
-
-/// As that of 5G; the first session is the default bearer.
-const RENEWAL: &[Step] = &[
-    FRESH,
-    Step::Traffic,
-    Step::Idle,
-    Step::Rest,
-    Step::Service,
-    Step::AwaitKeys,
-    Step::Traffic,
-    Step::Rest,
-    Step::Establish { psi: 2, kind: None },
-    Step::AwaitKeys,
-    Step::Traffic,
-    Step::XnHandover,
-    Step::Traffic,
-    Step::Deregister,
-];
 
 /// Scenarios of 5G without a counterpart, with the reasons.
 pub(super) static ABSENT: &[(&str, &str)] = &[
     ("profile-a", "a UE of EPS sends its IMSI; there is no SUCI"),
     ("profile-b", "as profile-a"),
     ("ng-enb", "an ng-eNB is a node of 5GS"),
-    ("emergency", "the LTE UEs of a run attach for all services"),
-    ("configuration", "the eNBs of a run do not request it"),
     ("follow-on", "a TAU has the active flag instead, as in mobility"),
-    ("resync-refused", "the UEs of a run do so in 5G only"),
     ("eap-aka-prime", "EPS has EPS AKA alone"),
     ("eap-failures", "EPS has EPS AKA alone"),
     ("eap-out-of-sync", "EPS has EPS AKA alone"),
     ("always-on", "a default bearer always has its radio bearer"),
-    ("static-address", "the UEs of a run do so in 5G only"),
-    ("repeated-request", "the UEs of a run do so in 5G only"),
     ("replaced-session", "the network assigns the EPS bearer identity"),
     ("unknown-slice", "EPS has no slices"),
     ("ssc-modes", "EPS has no SSC modes"),
-    ("session-types", "the UEs of a run do so in 5G only"),
     ("up-required", "an E-RAB has no UP security policy"),
     ("up-preferred", "as up-required"),
     ("up-not-needed", "as up-required"),
     ("up-impossible", "as up-required"),
-    ("secondary-node", "the eNBs of a run have no secondary node"),
-    ("dropped-session", "the eNBs of a run release no E-RAB by themselves"),
 ];
 
 const WITHOUT_PDN: Step = Step::Register(Registration::WithoutPdn);
@@ -55,6 +31,13 @@ const OVER_NAS: Step = Step::Register(Registration::OverNas);
 const TAU: Step = Step::Register(Registration::Mobility);
 const SECOND: Step = Step::Establish { psi: 2, kind: None };
 const PERIODIC_TAU: Step = Step::Register(Registration::Periodic);
+const STATIC: Step = Step::Register(Registration::StaticAddress);
+const REPEATED: Step = Step::EstablishAs { psi: 2, variant: SessionVariant::Repeated };
+
+const fn refused(variant: SessionVariant) -> Step {
+    // Unknown PDN type (TS 24.301 6.5.1.4).
+    Step::Refused { psi: 2, variant, cause: Cause::Esm(28) }
+}
 
 const X2_HANDOVER: &[Step] = &[
     FRESH,
@@ -79,23 +62,6 @@ const S1_HANDOVER: &[Step] = &[
     Step::Traffic,
     Step::Idle,
     Step::Rest,
-    Step::Service,
-    Step::Traffic,
-    Step::Deregister,
-];
-
-/// As [`super::POWER_SAVING`]; the session is the default bearer.
-const POWER_SAVING: &[Step] = &[
-    Step::RequestSaving(PowerSaving::Mode),
-    FRESH,
-    Step::Traffic,
-    Step::Idle,
-    Step::Sleep,
-    PERIODIC_TAU,
-    Step::Connect,
-    Step::Traffic,
-    Step::Idle,
-    Step::Sleep,
     Step::Service,
     Step::Traffic,
     Step::Deregister,
@@ -199,6 +165,7 @@ pub(super) static ALL: &[Scenario] = &[
         ],
     ),
     steps("key-renewal", RENEWAL_ABOUT, RENEWAL),
+    steps("emergency", "emergency attach with its bearer, idle and back (s1.emergency-dnn)", EMERGENCY),
     steps(
         "power-saving",
         "a UE in power saving mode sleeps, also when a packet arrives, and gets it at its update (core.power-saving.psm)",
@@ -453,6 +420,69 @@ pub(super) static ALL: &[Scenario] = &[
         "wrong-mac",
         "attach with a known GUTI under a wrong MAC: the network authenticates the UE",
         &[FRESH, Step::Deregister, Step::Faulty(Fault::WrongMac), Step::Deregister],
+    ),
+    steps(
+        "resync-refused",
+        "a UE whose SQN stays ahead of the network is rejected; then a good attach",
+        &[Step::Faulty(Fault::RepeatedSynchFailure), Step::Leave, FRESH, Step::Deregister],
+    ),
+    steps(
+        "static-address",
+        "the default bearer of a UE has the subscriber's address after each attach",
+        &[STATIC, Step::Traffic, Step::Deregister, STATIC, Step::Traffic, Step::Deregister],
+    ),
+    steps(
+        "repeated-request",
+        "a UE sends its PDN connectivity request twice (T3482), and gets one connection",
+        &[FRESH, REPEATED, Step::Traffic, Step::Release { psi: 2 }, REPEATED, Step::Traffic, Step::Deregister],
+    ),
+    steps(
+        "session-types",
+        "PDN connections of the types Ethernet and non-IP are refused; one of IPv6 is served",
+        &[
+            FRESH,
+            refused(SessionVariant::Ethernet),
+            refused(SessionVariant::Unstructured),
+            Step::Establish { psi: 2, kind: Some(PduSessionType::Ipv6) },
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "configuration",
+        "eNBs learn each other's X2 addresses by eNB configuration transfer",
+        &[FRESH, Step::TransferConfiguration, Step::TransferConfiguration, Step::Deregister],
+    ),
+    steps(
+        "secondary-node",
+        "the eNB moves the tunnels of a connected UE to a secondary node and back, with echoes at each",
+        &[
+            FRESH,
+            SECOND,
+            Step::Traffic,
+            Step::SecondaryNode,
+            Step::Traffic,
+            Step::SecondaryNode,
+            Step::Traffic,
+            Step::Idle,
+            Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "dropped-session",
+        "the eNB releases an E-RAB, whose PDN connection ends; the UE requests it again and continues",
+        &[
+            FRESH,
+            SECOND,
+            Step::Traffic,
+            Step::DropSession { psi: 2 },
+            Step::Traffic,
+            SECOND,
+            Step::Traffic,
+            Step::Deregister,
+        ],
     ),
     steps(
         "radio-capability",

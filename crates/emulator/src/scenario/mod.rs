@@ -265,11 +265,64 @@ const fn steps(name: &'static str, about: &'static str, steps: &'static [Step]) 
     Scenario { name, about, mode: Mode::Steps(steps), scheme: Scheme::Any }
 }
 
-/// All UEs of a node come back at once.
 /// The scenario `key-renewal` of each dialect.
 const RENEWAL_ABOUT: &str = "the network authenticates the UE at a service request, and on its connection \
      (core.security.key-lifetime shorter than --idle)";
 
+// In EPS, the first session is the default bearer of the attach.
+
+/// A sleeping UE gets its packets with its periodic update, which has no pending data of its own.
+const POWER_SAVING: &[Step] = &[
+    Step::RequestSaving(PowerSaving::Mode),
+    FRESH,
+    IPV4_OR_RUN,
+    Step::Traffic,
+    Step::Idle,
+    Step::Sleep,
+    Step::Register(Registration::Periodic),
+    Step::Connect,
+    Step::Traffic,
+    Step::Idle,
+    Step::Sleep,
+    Step::Service,
+    Step::Traffic,
+    Step::Deregister,
+];
+
+/// The handover follows the keys of the connection.
+const RENEWAL: &[Step] = &[
+    FRESH,
+    IPV4_OR_RUN,
+    Step::Traffic,
+    Step::Idle,
+    Step::Rest,
+    Step::Service,
+    Step::AwaitKeys,
+    Step::Traffic,
+    Step::Rest,
+    Step::Establish { psi: 2, kind: None },
+    Step::AwaitKeys,
+    Step::Traffic,
+    Step::XnHandover,
+    Step::Traffic,
+    Step::Deregister,
+];
+
+const EMERGENCY: &[Step] = &[
+    Step::Register(Registration::Emergency),
+    IPV4_OR_RUN,
+    Step::Traffic,
+    Step::Idle,
+    Step::AwaitPage,
+    Step::Service,
+    Step::Traffic,
+    Step::Idle,
+    Step::Register(Registration::Mobility),
+    Step::Traffic,
+    Step::Deregister,
+];
+
+/// All UEs of a node come back at once.
 const STORM: &[Step] =
     &[FRESH, IPV4_OR_RUN, Step::Traffic, Step::AwaitRestart, Step::Service, Step::Traffic, Step::Deregister];
 

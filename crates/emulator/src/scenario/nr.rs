@@ -1,46 +1,12 @@
 //! Scenarios of gNBs.
 
-use super::{FRESH, IPV4_OR_RUN, IPV6, Mode, NG_ENB, RENEWAL_ABOUT, STORM, Scenario, Scheme, Step, abuse, steps};
+use super::{
+    EMERGENCY, FRESH, IPV4_OR_RUN, IPV6, Mode, NG_ENB, POWER_SAVING, RENEWAL, RENEWAL_ABOUT, STORM, Scenario, Scheme,
+    Step, abuse, steps,
+};
 use crate::negative::Case;
-use crate::ue::{Cause, Fault, PowerSaving, Registration, SessionVariant};
+use crate::ue::{Cause, Fault, Registration, SessionVariant};
 use vireo_types::PduSessionType;
-
-/// A sleeping UE gets its packets with its periodic update, which has no pending data of its own.
-const POWER_SAVING: &[Step] = &[
-    Step::RequestSaving(PowerSaving::Mode),
-    FRESH,
-    IPV4_OR_RUN,
-    Step::Traffic,
-    Step::Idle,
-    Step::Sleep,
-    Step::Register(Registration::Periodic),
-    Step::Connect,
-    Step::Traffic,
-    Step::Idle,
-    Step::Sleep,
-    Step::Service,
-    Step::Traffic,
-    Step::Deregister,
-];
-
-/// The handover follows the keys of the connection.
-const RENEWAL: &[Step] = &[
-    FRESH,
-    Step::Establish { psi: 1, kind: None },
-    Step::Traffic,
-    Step::Idle,
-    Step::Rest,
-    Step::Service,
-    Step::AwaitKeys,
-    Step::Traffic,
-    Step::Rest,
-    Step::Establish { psi: 2, kind: None },
-    Step::AwaitKeys,
-    Step::Traffic,
-    Step::XnHandover,
-    Step::Traffic,
-    Step::Deregister,
-];
 
 const EAP: &[Step] = &[
     Step::RequireEap,
@@ -70,20 +36,6 @@ const EAP_FAILURES: &[Step] = &[
     Step::Faulty(Fault::KeySetInUse),
     Step::Leave,
     FRESH,
-    Step::Deregister,
-];
-
-const EMERGENCY: &[Step] = &[
-    Step::Register(Registration::Emergency),
-    Step::Establish { psi: 1, kind: None },
-    Step::Traffic,
-    Step::Idle,
-    Step::AwaitPage,
-    Step::Service,
-    Step::Traffic,
-    Step::Idle,
-    Step::Register(Registration::Mobility),
-    Step::Traffic,
     Step::Deregister,
 ];
 

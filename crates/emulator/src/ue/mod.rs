@@ -108,8 +108,11 @@ pub enum Registration {
     /// As [`Registration::Fresh`], with the packets of the UE over NAS (EPS only): the UE prefers
     /// control plane CIoT EPS optimisation.
     OverNas,
-    /// As [`Registration::Fresh`], for emergency services alone (5G only).
+    /// As [`Registration::Fresh`], for emergency services alone.
     Emergency,
+    /// As [`Registration::Fresh`]; the default bearer must have the address that it had after the
+    /// earlier one (EPS only).
+    StaticAddress,
 }
 
 impl Registration {
@@ -126,7 +129,7 @@ pub enum Fault {
     MacFailure,
     /// The USIM is ahead of the network: synch failure (#21) with a genuine AUTS.
     SynchFailure,
-    /// As [`Fault::SynchFailure`], at every challenge: resynchronisation does not help (5G only).
+    /// As [`Fault::SynchFailure`], at every challenge: resynchronisation does not help.
     RepeatedSynchFailure,
     /// The UE reports that the ngKSI is in use (#71).
     KeySetInUse,

@@ -3,7 +3,7 @@
 use super::{VIREO, refused, scenario_succeeds, scenario_succeeds_with};
 use std::process::Command;
 
-/// Requests that are served, repeated or refused (TS 24.501 6.4.1, 5.4.5.2).
+/// Requests that are served, repeated or refused (TS 24.501 6.4.1, 5.4.5.2; TS 24.301 6.5.1).
 #[test]
 fn session_requests_get_their_answers() {
     let served = ["always-on", "static-address", "repeated-request", "replaced-session", "ipv4v6"];
@@ -11,7 +11,9 @@ fn session_requests_get_their_answers() {
     for scenario in served.iter().chain(&refused) {
         scenario_succeeds("nr", scenario);
     }
-    scenario_succeeds("eps", "unknown-dnn");
+    for scenario in ["static-address", "repeated-request", "unknown-dnn", "session-types"] {
+        scenario_succeeds("eps", scenario);
+    }
 }
 
 /// The gNBs compare the policy of each set-up and handover with the configured one (TS 33.501

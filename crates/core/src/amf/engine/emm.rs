@@ -8,6 +8,7 @@ use crate::amf::context::Procedure;
 use crate::amf::n2::NasIdentity;
 use crate::amf::procedures::common::security_setup::eps;
 use crate::amf::procedures::common::{congestion, moves, user_data};
+use crate::amf::procedures::registration::AttachContent;
 use crate::amf::procedures::{deregistration, registration, service_request, session};
 use crate::schedule::kind::emm::is_service_request;
 use crate::step::{Kind, Note, StepContext};
@@ -16,6 +17,7 @@ use std::borrow::Cow;
 use vireo_types::Dialect;
 use vireo_wire::nas::GmmCause;
 use vireo_wire::nas_eps::*;
+use vireo_wire::security::nas_eps::compute_hash_mme;
 
 /// Uplink message that passed the protection checks.
 struct Received<'n> {
@@ -86,7 +88,7 @@ fn begin(ctx: &mut StepContext<'_, '_>, received: &Received<'_>) {
     match &received.message {
         NasEpsMessage::ServiceRequest(_) => serve(ctx, received.verified),
         NasEpsMessage::Emm(_, message) => match message {
-            NasEmmMessage::AttachRequest(request) => attach(ctx, request, received.verified),
+            NasEmmMessage::AttachRequest(request) => attach(ctx, request, (&received.plain, received.verified)),
             NasEmmMessage::TrackingAreaUpdateRequest(request) => update(ctx, request, received.verified),
             NasEmmMessage::ExtendedServiceRequest(request) => extended(ctx, request, received.verified),
             NasEmmMessage::ControlPlaneServiceRequest(request) => serve_control_plane(ctx, request, received.verified),
@@ -110,20 +112,21 @@ fn is_imsi_detach(ctx: &StepContext<'_, '_>, request: &NasDetachRequestUeOrigina
     ctx.ue.is_registered() && request.detach_type.ue_detach_kind() == UeDetachKind::ImsiDetach
 }
 
-/// Returns true if the message is ignored while the network detaches the UE (5.5.2.3.4 d, e).
+/// Returns true if the message is ignored while the network detaches the UE (5.5.2.3.5 d to f). An
+/// attach is progressed if the network has requested it.
 fn is_late(ctx: &StepContext<'_, '_>, message: &NasEpsMessage) -> bool {
-    let detaches = matches!(ctx.ue.procedure, Some(Procedure::Deregistration(_)));
-    detaches
-        && matches!(
-            message,
-            NasEpsMessage::ServiceRequest(_)
-                | NasEpsMessage::Emm(
-                    _,
-                    NasEmmMessage::ExtendedServiceRequest(_)
-                        | NasEmmMessage::ControlPlaneServiceRequest(_)
-                        | NasEmmMessage::TrackingAreaUpdateRequest(_)
-                )
-        )
+    let Some(Procedure::Deregistration(detaching)) = &ctx.ue.procedure else { return false };
+    match message {
+        NasEpsMessage::ServiceRequest(_)
+        | NasEpsMessage::Emm(
+            _,
+            NasEmmMessage::ExtendedServiceRequest(_)
+            | NasEmmMessage::ControlPlaneServiceRequest(_)
+            | NasEmmMessage::TrackingAreaUpdateRequest(_),
+        ) => true,
+        NasEpsMessage::Emm(_, NasEmmMessage::AttachRequest(_)) => !detaching.requests_registration(),
+        _ => false,
+    }
 }
 
 /// Handles a NAS message on an existing connection.
@@ -135,7 +138,7 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
     match received.message {
         NasEpsMessage::ServiceRequest(_) if ctx.ue.is_registered() => serve(ctx, received.verified),
         NasEpsMessage::Emm(_, message) => match message {
-            NasEmmMessage::AttachRequest(request) => attach(ctx, &request, received.verified),
+            NasEmmMessage::AttachRequest(request) => attach(ctx, &request, (&received.plain, received.verified)),
             NasEmmMessage::TrackingAreaUpdateRequest(request) => update(ctx, &request, received.verified),
             NasEmmMessage::ExtendedServiceRequest(request) => extended(ctx, &request, received.verified),
             NasEmmMessage::ControlPlaneServiceRequest(request) => serve_control_plane(ctx, &request, received.verified),
@@ -186,7 +189,8 @@ fn registering(ctx: &mut StepContext<'_, '_>, message: NasEmmMessage) {
         NasEmmMessage::AuthenticationResponse(m) => secure(ctx, |s, t| s.on_response(t, eps::response(&m))),
         NasEmmMessage::AuthenticationFailure(m) => secure(ctx, |s, t| s.on_failure(t, eps::failure(&m))),
         NasEmmMessage::SecurityModeComplete(m) => {
-            secure(ctx, |s, t| s.on_security_mode_complete(t, eps::complete(&m), None));
+            let (pei, container) = eps::complete(&m);
+            secure(ctx, |s, t| s.on_security_mode_complete(t, pei, container));
         }
         NasEmmMessage::SecurityModeReject(_) => secure(ctx, |s, _| s.on_security_mode_reject()),
         _ => ctx.send_status_98(),
@@ -196,14 +200,17 @@ fn registering(ctx: &mut StepContext<'_, '_>, message: NasEmmMessage) {
 fn esm(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: NasEsmMessage, plain: &[u8]) {
     if let NasEsmMessage::EsmInformationResponse(response) = &message {
         let pti = header.procedure_transaction_identity;
+        let is_valid = header.eps_bearer_identity == 0;
         match ctx.ue.procedure.take() {
-            Some(Procedure::Registration(attach)) => {
-                let next = registration::eps::informed(ctx, *attach, pti, response);
-                ctx.ue.procedure = next.map(Procedure::registration);
+            Some(Procedure::Registration(attach))
+                if is_valid && registration::eps::awaits_information(&attach, pti) =>
+            {
+                let next = registration::eps::informed(*attach, response);
+                ctx.ue.procedure = Some(Procedure::registration(next));
             }
             other => {
                 ctx.ue.procedure = other;
-                ctx.on_unexpected_message();
+                session::eps::information_unexpected(ctx, header, &message);
             }
         }
     } else if ctx.ue.is_registered() {
@@ -213,14 +220,16 @@ fn esm(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: NasEsmMess
     }
 }
 
-fn attach(ctx: &mut StepContext<'_, '_>, message: &NasAttachRequest, verified: Option<u32>) {
+/// Handles ATTACH REQUEST, whose plain octets are `plain`.
+fn attach(ctx: &mut StepContext<'_, '_>, message: &NasAttachRequest, (plain, verified): (&[u8], Option<u32>)) {
     let (request, esm) = registration::eps::read_attach(message);
     if registration::repeats(ctx, &request, &esm) {
         return;
     }
     restart(ctx);
     registration::eps::set_attach_paging(ctx, message);
-    let next = registration::begin_attach(ctx, request, esm, verified.is_some());
+    let hash = verified.is_none().then(|| compute_hash_mme(plain));
+    let next = registration::begin_attach(ctx, request, AttachContent { esm, hash });
     ctx.ue.procedure = next.map(Procedure::registration);
 }
 
@@ -230,12 +239,12 @@ fn update(ctx: &mut StepContext<'_, '_>, message: &NasTrackingAreaUpdateRequest,
         return;
     }
     if verified.is_some() {
-        registration::eps::confirm(ctx);
+        registration::eps::end_incomplete(ctx);
     }
     restart(ctx);
     let is_known = verified.is_some() && ctx.ue.is_registered();
     if verified.is_some() && !is_known {
-        // The UE was detached since (5.5.3.2.5).
+        // The UE was detached since (5.5.3.2.5), or has not completed its attach (5.5.1.2.7 g).
         ctx.note(Note::Started(Kind::Mobility));
         registration::reject(ctx, Kind::Mobility, GmmCause::ImplicitlyDeregistered);
         return;
@@ -254,10 +263,12 @@ fn restart(ctx: &mut StepContext<'_, '_>) {
 }
 
 fn serve(ctx: &mut StepContext<'_, '_>, verified: Option<u32>) {
+    serve_request(ctx, service_request::eps::request(), verified);
+}
+
+fn serve_request(ctx: &mut StepContext<'_, '_>, request: service_request::Request, verified: Option<u32>) {
     match verified {
-        Some(_) if ctx.ue.is_registered() => {
-            authentication::serve(ctx, service_request::eps::request());
-        }
+        Some(_) if ctx.ue.is_registered() => authentication::serve(ctx, request),
         // 5.6.1.5: "implicitly detached" if the UE is verified, "identity cannot be derived"
         // otherwise.
         Some(_) => service_request::reject(ctx, GmmCause::ImplicitlyDeregistered),
@@ -270,7 +281,7 @@ fn serve(ctx: &mut StepContext<'_, '_>, verified: Option<u32>) {
 fn extended(ctx: &mut StepContext<'_, '_>, message: &NasExtendedServiceRequest, verified: Option<u32>) {
     let is_packet = message.service_type.service_type_raw() >= 8;
     if is_packet || verified.is_none() || !ctx.ue.is_registered() {
-        return serve(ctx, verified);
+        return serve_request(ctx, service_request::eps::read_extended(message), verified);
     }
     service_request::reject_service(ctx, EmmCause::CsDomainNotAvailable);
 }
@@ -314,7 +325,7 @@ fn receive<'n>(ctx: &mut StepContext<'_, '_>, nas: &'n [u8], first: bool) -> Opt
     Some(Received { message, plain, verified })
 }
 
-/// Answers a faulty EMM message: a request with its reject (5.5.1.2.7 b, 5.5.3.2.6 b, 5.6.1.6 b),
+/// Answers a faulty EMM message: a request with its reject (5.5.1.2.7 b, 5.5.3.2.7 b, 5.6.1.7 b),
 /// and others with EMM STATUS. A UE processes the reject without protection, and discards an EMM
 /// STATUS without protection (4.4.4.2), which is therefore not sent.
 fn refuse(ctx: &mut StepContext<'_, '_>, plain: &[u8], status: &NasEmmStatus) {

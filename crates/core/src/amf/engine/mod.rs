@@ -146,7 +146,7 @@ pub enum Event<'a> {
 
 /// Runs one step. Changes the context in place and returns the effects and notes.
 pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutput {
-    let mut ctx = StepContext { ue, env, out: StepOutput::default(), postponed_release: None };
+    let mut ctx = StepContext { ue, env, out: StepOutput::default(), postponed_release: None, request_hash: None };
     let before = served_at(ctx.ue);
     match event {
         Event::Initial { assoc, message } => initial(&mut ctx, assoc, message),
@@ -458,10 +458,14 @@ fn ngap(ctx: &mut StepContext<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu:
     // answered with an error.
     let silent = matches!(read, Ok((_, UeMessage::ReleaseComplete | UeMessage::Error(_) | UeMessage::NonDelivery)));
     let connected = read.as_ref().ok().and_then(|(ran_id, message)| ran_id.filter(|_| message.has_connection()));
+    let usage = read.as_ref().ok().and_then(|(_, message)| access::usage_report(assoc.dialect(), message, pdu));
     let read = read.and_then(|(ran_id, message)| {
         let message = handover::on_other_connection(ctx, assoc, amf_id, ran_id, message)?;
         message.map(|message| named(ctx, assoc, amf_id, ran_id).map(|_| message)).transpose()
     });
+    if let (Ok(_), Some(usage)) = (&read, usage) {
+        ue_message(ctx, usage);
+    }
     match read {
         Ok(Some(message)) => ue_message(ctx, message),
         Ok(None) => {}

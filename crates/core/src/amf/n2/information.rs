@@ -137,13 +137,8 @@ pub(crate) fn paging_capability(nr: &[u8], eutra: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden::nr as golden;
     use vireo_types::Tac;
-
-    fn golden(name: &str) -> Vec<u8> {
-        let golden = include_str!("../../../../../tests/reference/golden.txt");
-        let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
-        hex::decode(line).expect("octets")
-    }
 
     /// The IEs equal those of pycrate's Initial Context Setup Request.
     #[test]

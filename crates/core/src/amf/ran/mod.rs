@@ -333,14 +333,8 @@ fn areas(list: &SupportedTAList) -> Vec<SupportedArea> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden::nr as golden;
     use vireo_types::{EnbId, EnbKind, GnbId};
-
-    /// Returns the encoding of the same values by pycrate (tests/reference).
-    fn golden(name: &str) -> Vec<u8> {
-        let golden = include_str!("../../../../../tests/reference/golden.txt");
-        let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
-        hex::decode(line).expect("octets")
-    }
 
     #[test]
     fn overload_messages_equal_independent_encoding() {

@@ -6,7 +6,9 @@
 use super::{RanNode, RanStepOutput, RanStepRequest, ResetItem, SupportedArea};
 use crate::amf::n2::{self, Cause, Fault};
 use crate::amf::ran::admission::Refusal as AdmissionRefusal;
-use crate::amf::s1::{self, cause_to, encode, from_message, has_fault_to_reject, unknown_procedure};
+use crate::amf::s1::{
+    self, cause_to, encode, from_message, has_fault_to_reject, is_for_enb, unknown_procedure, wrong_direction,
+};
 use crate::config::CoreConfig;
 use crate::schedule::shed::{OverloadAction, OverloadResponse};
 use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Tai};
@@ -54,6 +56,7 @@ fn message(
         S1apPduKind::Initiating_ErrorIndication => {
             Ok(RanStepOutput { fault: Some("error-indication-received"), ..RanStepOutput::default() })
         }
+        kind if is_for_enb(&kind) => Err(wrong_direction(pdu)),
         // UE-associated messages without MME UE S1AP ID, which is mandatory.
         S1apPduKind::Initiating_uplinkNASTransport
         | S1apPduKind::Initiating_UEContextReleaseRequest
@@ -71,6 +74,11 @@ fn message(
         | S1apPduKind::Initiating_HandoverNotification
         | S1apPduKind::Initiating_HandoverCancel
         | S1apPduKind::Initiating_eNBStatusTransfer
+        | S1apPduKind::Initiating_LocationReport
+        | S1apPduKind::Initiating_LocationReportingFailureIndication
+        | S1apPduKind::Initiating_NASNonDeliveryIndication
+        | S1apPduKind::Successful_UEContextModification
+        | S1apPduKind::Unsuccessful_UEContextModification
         | S1apPduKind::Initiating_UECapabilityInfoIndication => Err(from_message(pdu)),
         // Outcomes without a request are ignored (10.4).
         _ if pdu.direction() != "InitiatingMessage" => {
@@ -450,7 +458,7 @@ mod tests {
 
     #[test]
     fn configuration_messages_equal_goldens() {
-        use crate::amf::s1::golden_tests::golden;
+        use crate::golden::eps as golden;
         let (mut node, config) = (set_up(), crate::smf::tests::config());
         let outcome = step(&mut node, &golden("ENBConfigurationTransfer"), with_first_mme(&config));
         let Some(RanStepRequest::Relay { target, pdu }) = outcome.request else { panic!("{outcome:?}") };

@@ -30,6 +30,18 @@ pub(crate) fn unknown_procedure(pdu: &S1APPDU<'_>) -> Box<Fault> {
     Fault::unknown(pdu.criticality() as u8, diagnostics)
 }
 
+/// Returns the fault of a request that only an MME sends. The procedure is not compatible with the
+/// receiver, whatever its criticality (10.4).
+pub(crate) fn wrong_direction(pdu: &S1APPDU<'_>) -> Box<Fault> {
+    Box::new(Fault {
+        kind: "request-of-an-mme",
+        cause: Some(Cause::protocol(Protocol::message_not_compatible_with_receiver_state)),
+        amf_ue_id: pdu.ie::<ie::MME_UE_S1AP_ID>().and_then(Result::ok).map(|id| id.0.into()),
+        ran_ue_id: pdu.ie::<ie::eNB_UE_S1AP_ID>().and_then(Result::ok).map(|id| id.0),
+        diagnostics: Some(FaultDiagnostics::S1ap(pdu.criticality_diagnostics(&[]))),
+    })
+}
+
 /// Returns true if the container of the IEs does not decode to its end (10.2), or if the PDU has an
 /// IE of criticality reject that its message does not have (10.3.4.2).
 pub(crate) fn has_fault_to_reject(pdu: &S1APPDU<'_>) -> bool {

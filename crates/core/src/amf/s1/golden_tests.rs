@@ -5,6 +5,7 @@ use crate::amf::context::{Connection, EnDc, RadioCapability, RanContext, Reachab
 use crate::amf::n2::{
     Cause, ContextSetup, ErabModification, HandoverRequired, PathSwitch, SessionItems, SessionSetup, UeMessage,
 };
+use crate::golden::eps as golden;
 use crate::smf::{ErabAdmission, ErabForwarding, ErabTunnel};
 use crate::subscription::Ambr;
 use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId};
@@ -17,18 +18,6 @@ const NAS: [u8; 24] =
     *b"\x07\x41\x72\x0b\xf6\x99\xf9\x07\x80\x01\xc3\xde\xad\xbe\xef\x02\xe0\x60\x00\x04\x02\x01\xd0\x11";
 /// QCI and ARP priority level of the goldens, and the S-GW end of S1-U.
 pub(crate) const REQUESTED: [u8; 10] = [9, 9, 0, 0, 1, 1, 127, 0, 0, 7];
-
-/// Returns the octets of a golden message.
-pub(crate) fn golden(name: &str) -> Vec<u8> {
-    let golden = include_str!("../../../../../tests/reference/golden_eps.txt");
-    let of_mme = include_str!("../../../../../tests/reference/golden_mme.txt");
-    let line = golden
-        .lines()
-        .chain(of_mme.lines())
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
-        .expect("a golden");
-    hex::decode(line).expect("hexadecimal digits")
-}
 
 /// Returns the connection whose UE the goldens are about.
 pub(crate) fn connection() -> Connection {

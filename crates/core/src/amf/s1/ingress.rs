@@ -2,7 +2,7 @@
 
 use super::{
     cause_of, cell_of, enb_of, five_gs_tai_of, from_message, has_fault_to_reject, ng_ran_node_of, tai_of,
-    unknown_procedure,
+    unknown_procedure, wrong_direction,
 };
 use crate::amf::context::RadioCapability;
 use crate::amf::n2::{
@@ -135,11 +135,49 @@ fn read(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
             let container = required(pdu, pdu.ie::<ie::eNB_StatusTransfer_TransparentContainer>())?;
             UeMessage::StatusTransfer(encode_open_type(&container).map_err(|_| from_message(pdu))?.to_vec())
         }
+        kind if is_for_enb(&kind) => return Err(wrong_direction(pdu)),
         // Outcomes without a request are ignored (10.4).
         _ if pdu.direction() != "InitiatingMessage" => UeMessage::Report,
         _ => return Err(unknown_procedure(pdu)),
     };
     Ok(message)
+}
+
+/// Returns true for the requests that an MME alone sends.
+pub(crate) fn is_for_enb(kind: &S1apPduKind) -> bool {
+    matches!(
+        kind,
+        S1apPduKind::Initiating_ConnectionEstablishmentIndication
+            | S1apPduKind::Initiating_DeactivateTrace
+            | S1apPduKind::Initiating_DownlinkS1cdma2000tunnelling
+            | S1apPduKind::Initiating_E_RABModify
+            | S1apPduKind::Initiating_E_RABRelease
+            | S1apPduKind::Initiating_E_RABSetup
+            | S1apPduKind::Initiating_HandoverResourceAllocation
+            | S1apPduKind::Initiating_HandoverSuccess
+            | S1apPduKind::Initiating_InitialContextSetup
+            | S1apPduKind::Initiating_Kill
+            | S1apPduKind::Initiating_LocationReportingControl
+            | S1apPduKind::Initiating_MMEConfigurationTransfer
+            | S1apPduKind::Initiating_MMEConfigurationUpdate
+            | S1apPduKind::Initiating_MMECPRelocationIndication
+            | S1apPduKind::Initiating_MMEDirectInformationTransfer
+            | S1apPduKind::Initiating_MMEEarlyStatusTransfer
+            | S1apPduKind::Initiating_MMEStatusTransfer
+            | S1apPduKind::Initiating_OverloadStart
+            | S1apPduKind::Initiating_OverloadStop
+            | S1apPduKind::Initiating_Paging
+            | S1apPduKind::Initiating_RerouteNASRequest
+            | S1apPduKind::Initiating_TraceStart
+            | S1apPduKind::Initiating_UEContextModification
+            | S1apPduKind::Initiating_UEContextRelease
+            | S1apPduKind::Initiating_UEInformationTransfer
+            | S1apPduKind::Initiating_UERadioCapabilityMatch
+            | S1apPduKind::Initiating_WriteReplaceWarning
+            | S1apPduKind::Initiating_downlinkNASTransport
+            | S1apPduKind::Initiating_downlinkNonUEAssociatedLPPaTransport
+            | S1apPduKind::Initiating_downlinkUEAssociatedLPPaTransport
+    )
 }
 
 fn required<T>(pdu: &S1APPDU<'_>, ie: Option<Result<T, s1ap::Error>>) -> Result<T, Box<Fault>> {
@@ -285,8 +323,8 @@ fn tunnel_ends<'a, T>(
     Ok(ends)
 }
 
-/// Returns the sums of a SECONDARY RAT DATA USAGE REPORT (9.1.23). Items that do not decode count
-/// as absent (criticality ignore).
+/// Returns the sums of a SECONDARY RAT DATA USAGE REPORT (9.1.23), or of its list in another
+/// message. Items that do not decode count as absent (criticality ignore).
 fn usage(pdu: &S1APPDU<'_>) -> UeMessage {
     let (mut uplink, mut downlink) = (0_u64, 0_u64);
     let items = pdu.items::<ie::SecondaryRATDataUsageReportList>().map_while(Result::ok);
@@ -297,6 +335,13 @@ fn usage(pdu: &S1APPDU<'_>) -> UeMessage {
         }
     }
     UeMessage::SecondaryRatUsage { uplink, downlink }
+}
+
+/// Returns the usage report in a message about something else, if it has one.
+pub fn usage_report(octets: &[u8]) -> Option<UeMessage> {
+    let pdu = S1AP_PDU::decode_borrowed(octets).ok()?;
+    pdu.ie::<ie::SecondaryRATDataUsageReportList>()?.ok()?;
+    Some(usage(&pdu))
 }
 
 /// Returns the MME UE S1AP ID and eNB UE S1AP ID of a message, as far as they decode, for the

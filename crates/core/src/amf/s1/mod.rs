@@ -14,7 +14,8 @@ mod send;
 
 pub use cause::{cause_of, cause_to};
 pub use fault::error_indication;
-pub use ingress::{ue_ids, ue_message};
+pub(crate) use ingress::is_for_enb;
+pub use ingress::{ue_ids, ue_message, usage_report};
 pub use route::peek;
 pub use send::{
     accept_transport, context_modification_request, context_release_command, context_setup_request,
@@ -22,7 +23,7 @@ pub use send::{
     session_modify_request, session_release_command, session_setup_request, stale_release_command,
 };
 
-pub(crate) use fault::{from_message, has_fault_to_reject, unknown_procedure};
+pub(crate) use fault::{from_message, has_fault_to_reject, unknown_procedure, wrong_direction};
 pub(crate) use send::{
     ambr_to, capability_to, encode, erab_qos, extension, nr_capability, nr_restriction, served_gummei,
     transport_address,

@@ -3,6 +3,7 @@ mod serving;
 use super::*;
 use crate::amf::n2;
 use crate::config::CoreConfig;
+use crate::golden::nr as golden;
 use crate::placement::balance::BalancerId;
 use crate::placement::balance::map::{BucketMap, SliceBuckets};
 use crate::placement::balance::ring::WeightedHost;
@@ -164,13 +165,6 @@ fn replicated(epoch: u64, hosts: &[u16], replicas: usize) -> ClusterMap {
         lost: Vec::new(),
         leaving: Vec::new(),
     }
-}
-
-/// Returns a reference encoding made with pycrate.
-fn golden(name: &str) -> Vec<u8> {
-    let golden = include_str!("../../../../../tests/reference/golden.txt");
-    let line = golden.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden");
-    hex::decode(line).expect("octets")
 }
 
 fn ng_setup() -> PeerEvent {

@@ -295,9 +295,7 @@ fn transfer_reaches_node_of_other_balancer() {
         nodes.up(assoc, SocketAddr::from(([10, 0, 0, assoc.balancer() + 1], 38412)));
         nodes.begin(assoc, RanNode { id, name: String::new(), areas: Vec::new() });
     }
-    let golden = include_str!("../../../../../tests/reference/golden.txt");
-    let uplink = golden.lines().find_map(|line| line.strip_prefix("UplinkRANConfigurationTransfer "));
-    let uplink = hex::decode(uplink.expect("a golden")).expect("octets");
+    let uplink = crate::golden::nr("UplinkRANConfigurationTransfer");
     let config = CoreConfig::lab();
     let mut exchange = |answers| {
         let input = NodeStepInput { config: &config, now: Instant(1_000), answers, number: 0 };

@@ -12,10 +12,9 @@ fn subscribed(mbps: u64, five_qi: u8) -> DnnSubscription {
     DnnSubscription { ambr, five_qi, arp_priority: 3, ..DnnSubscription::default() }
 }
 
-/// Returns the octets of a message as pycrate encodes it.
-fn golden(name: &str) -> &'static str {
-    let text = include_str!("../../../../../tests/reference/golden.txt");
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).expect("a golden")
+/// Returns the octets of a message as pycrate encodes it, in hexadecimal digits.
+fn golden(name: &str) -> String {
+    hex::encode(crate::golden::nr(name))
 }
 
 /// Has the subscription of the session changed, with a connected UE.

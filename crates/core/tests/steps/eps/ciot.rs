@@ -150,7 +150,7 @@ fn ue_without_pdn_is_detached_by_network() {
 
 /// An update before ATTACH COMPLETE confirms the attach, and is served on the same connection.
 #[test]
-fn update_confirms_attach_without_pdn() {
+fn update_ends_incomplete_attach_without_pdn() {
     let mut network = network();
     network.ue.silent = true;
     let request = network.attach_request_without_pdn();
@@ -158,6 +158,7 @@ fn update_confirms_attach_without_pdn() {
     network.ue.guti = accept(&network).guti.clone();
     network.ue.silent = false;
     network.update(UpdateType::TaUpdating);
-    assert!(matches!(network.last(), NasEmmMessage::TrackingAreaUpdateAccept(_)), "{:?}", network.notes);
-    assert!(is_registered(&network));
+    let NasEmmMessage::TrackingAreaUpdateReject(reject) = network.last() else { panic!("{:?}", network.last()) };
+    assert_eq!(reject.emm_cause.value, 10);
+    assert!(!is_registered(&network));
 }

@@ -1,8 +1,8 @@
 //! Control plane CIoT EPS optimisation: packets of a UE over NAS (TS 24.301 5.6.1.4.2, 6.6.4).
 
-use super::golden::golden;
 use super::network::{Network, TUNNEL, emm};
 use super::{pdus, succeeded};
+use crate::golden::eps as golden;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use vireo_core::amf::engine::Event;
 use vireo_core::config::CiotConfig;

@@ -1,4 +1,5 @@
-//! Repeated requests and collisions of procedures (TS 24.301 5.5.1.2.7, 5.5.2.3.4, 5.5.3.2.6).
+//! Repeated requests and collisions of procedures (TS 24.301 5.4, 5.5.1.2.7, 5.5.2.3.5,
+//! 5.5.3.2.7, 5.6.1.7).
 
 use super::network::{Network, emm};
 use super::{TUNNEL, attached, succeeded};
@@ -92,19 +93,22 @@ fn other_request_after_accept_restarts_attach() {
     assert_eq!((context.sessions.len(), context.procedure), (1, None));
 }
 
-/// 5.5.1.2.7 g: an update shows that the UE has the accept.
+/// 5.5.1.2.7 g: the update is rejected with #10, and the GUTI of the attach is valid.
 #[test]
-fn update_before_complete_confirms_attach() {
+fn update_before_complete_is_rejected() {
     let (mut network, _) = attaching(2);
-    let guti = network.context().and_then(|c| c.identity.tmsi).expect("a GUTI");
+    let accepted = network.context().expect("a context").identity;
     network.ue.remaining = None;
     network.ue.guti = Some(super::foreign_guti());
     network.update(UpdateType::TaUpdating);
+    let NasEmmMessage::TrackingAreaUpdateReject(reject) = network.last() else { panic!("{:?}", network.last()) };
+    assert_eq!((reject.emm_cause.value, network.mme_id), (10, None));
+    let context = network.context().expect("its keys are kept");
+    assert!(!context.is_registered() && context.sessions.is_empty() && context.procedure.is_none());
+    assert_eq!((context.identity.tmsi, context.identity.old_tmsi), (accepted.tmsi, None));
+    assert_eq!(succeeded(&network, Kind::Registration), 0);
+    network.attach();
     assert_eq!(succeeded(&network, Kind::Registration), 1, "{:?}", network.notes);
-    assert_eq!(succeeded(&network, Kind::Mobility), 1, "{:?}", network.notes);
-    let context = network.context().expect("a context");
-    assert!(context.is_registered() && context.sessions.len() == 1);
-    assert!(network.effects.contains(&Effect::FreeTmsi(guti)), "the update has replaced it");
 }
 
 /// 5.5.1.2.7 h.
@@ -119,7 +123,7 @@ fn detach_before_complete_ends_attach() {
     assert!(!context.is_registered() && context.sessions.is_empty() && context.procedure.is_none());
 }
 
-/// 5.5.3.2.6: TRACKING AREA UPDATE ACCEPT is sent again.
+/// 5.5.3.2.7 d: TRACKING AREA UPDATE ACCEPT is sent again.
 #[test]
 fn same_update_request_gets_accept_again() {
     let mut network = attached();
@@ -152,7 +156,7 @@ fn new_guti_in_use_counts_as_accepted() {
     assert_ne!(second.tmsi, first.tmsi);
 }
 
-/// 5.5.2.3.4 d, e: the detach goes on.
+/// 5.5.2.3.5 e, f: the detach goes on.
 #[test]
 fn request_during_network_detach_is_ignored() {
     let mut network = attached();
@@ -169,7 +173,7 @@ fn request_during_network_detach_is_ignored() {
     assert_eq!(faults, 2);
 }
 
-/// 5.5.2.3.4: both sides detach, and each request is answered.
+/// 5.5.2.3.5 c: both sides detach, and each request is answered.
 #[test]
 fn detach_of_both_sides_ends_once() {
     for switch_off in [false, true] {
@@ -186,7 +190,25 @@ fn detach_of_both_sides_ends_once() {
     }
 }
 
-/// The UE has detached locally and attaches: the attach is progressed.
+/// 5.5.2.3.5 d: a UE that is not to attach again is detached first.
+#[test]
+fn attach_during_final_detach_is_ignored() {
+    let mut network = attached();
+    network.ue.remaining = Some(0);
+    network.event(Event::Deregister { reregister: false, cause: None });
+    network.settle();
+    let (procedure, sent) = (network.context().and_then(|c| c.procedure), network.kinds.len());
+    network.attach();
+    assert_eq!((network.context().and_then(|c| c.procedure), network.kinds.len()), (procedure, sent));
+    assert!(network.notes.contains(&Note::fault("nas-during-detach")));
+    network.wait(Duration::from_secs(31));
+    assert_eq!(network.mme_id, None);
+    network.ue.remaining = None;
+    network.attach();
+    assert_eq!(succeeded(&network, Kind::Registration), 2, "{:?}", network.notes);
+}
+
+/// 5.5.2.3.5 d: a UE that is to attach again does so.
 #[test]
 fn attach_during_network_detach_is_progressed() {
     let mut network = attached();
@@ -219,7 +241,7 @@ fn paged_ue_may_update_attach_or_detach() {
     }
 }
 
-/// 5.5.2.2.2: the UE stays attached for EPS services.
+/// 5.5.2.2.3: the UE stays attached for EPS services.
 #[test]
 fn imsi_detach_keeps_bearers() {
     let mut network = attached();

@@ -70,7 +70,20 @@ fn emergency_attach_needs_no_subscription() {
     network.connect(3, Some("ims"));
     assert_eq!(refused(&network), (31, 3));
     network.send_esm(request(RequestTypeValue::Emergency), 0, 4);
-    assert_eq!((refused(&network), apns(&network)), ((31, 4), vec![APN.to_owned()]));
+    assert_eq!((refused(&network), apns(&network)), ((55, 4), vec![APN.to_owned()]));
+    // It has no other bearer resources (6.5.3.6 b, 6.5.4.6 b).
+    let flows = || NasTrafficFlowAggregateDescription::new(vec![0]);
+    let (bearer, qos) = (NasLinkedEpsBearerIdentity::new(5), NasEpsQualityOfService::new(vec![1]));
+    network.send_esm(NasBearerResourceAllocationRequest::new(bearer, flows(), qos), 0, 5);
+    let Some((0, 5, NasEsmMessage::BearerResourceAllocationReject(reject))) = network.ue.received_esm.last() else {
+        panic!("{:?}", network.ue.received_esm)
+    };
+    assert_eq!(reject.esm_cause.value, 31);
+    network.send_esm(NasBearerResourceModificationRequest::new(NasLinkedEpsBearerIdentity::new(5), flows()), 0, 6);
+    let Some((0, 6, NasEsmMessage::BearerResourceModificationReject(reject))) = network.ue.received_esm.last() else {
+        panic!("{:?}", network.ue.received_esm)
+    };
+    assert_eq!(reject.esm_cause.value, 30);
     network.idle();
     network.service_request();
     assert_eq!(network.tunnel(), Some(super::TUNNEL));
@@ -85,9 +98,9 @@ fn attached_ue_gets_emergency_connection() {
     network.send_esm(request(RequestTypeValue::Emergency), 0, 3);
     assert_eq!(apns(&network), [default.as_str(), APN]);
     network.send_esm(request(RequestTypeValue::Emergency), 0, 4);
-    assert_eq!(refused(&network), (31, 4));
+    assert_eq!(refused(&network), (55, 4));
     network.send_esm(request(RequestTypeValue::EmergencyHandover), 0, 5);
-    assert_eq!(refused(&network), (31, 5), "there is no other access to hand over from");
+    assert_eq!(refused(&network), (54, 5), "there is no other access to hand over from");
     // Its APN alone makes a request none for emergencies.
     network.connect(6, Some(APN));
     assert_eq!(refused(&network), (27, 6));

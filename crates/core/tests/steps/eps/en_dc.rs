@@ -3,6 +3,7 @@
 use super::network::{Network, emm};
 use super::pdus::{self, ALGORITHMS, TARGET_ID};
 use super::succeeded;
+use crate::golden::eps as golden;
 use vireo_core::amf::context::UeSecurityCapability;
 use vireo_core::step::{Kind, Note};
 use vireo_core::subscription::Ambr;
@@ -15,12 +16,6 @@ const DCNR: [u8; 7] = [0xe0, 0x60, 0, 0, 0, 0, 0x10];
 const ADDITIONAL: [u8; 4] = [0xf0, 0x80, 0x70, 0x01];
 /// These as an eNB has them: without the null algorithms.
 const NR: (u16, u16) = (0xe100, 0xe002);
-
-fn golden(name: &str) -> Vec<u8> {
-    let text = include_str!("../../../../../tests/reference/golden_mme.txt");
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    hex::decode(line.expect("a golden")).expect("digits")
-}
 
 fn supports_nr(request: &mut NasAttachRequest) {
     request.ue_network_capability = NasUeNetworkCapability::new(DCNR.to_vec());
@@ -83,7 +78,9 @@ fn nr_algorithms_go_to_ue_and_enb() {
         NasEmmMessage::SecurityModeCommand(command) => Some(command),
         _ => None,
     });
-    let octets = emm(*command.expect("a command").clone()).encode().expect("it encodes");
+    let mut command = command.expect("a command").clone();
+    assert!(command.hash_mme.take().is_some(), "the attach was not protected");
+    let octets = emm(*command).encode().expect("it encodes");
     assert_eq!(hex::encode(octets), hex::encode(golden("SecurityModeCommand-en-dc")));
     let setup = sent(&network, Pdu::Initiating_InitialContextSetup);
     assert_eq!((nr_capability(&setup), is_restricted(&setup)), (Some(NR), false));

@@ -83,6 +83,35 @@ fn secondary_rat_usage_is_counted() {
     assert_eq!(network.tunnel(), Some(TUNNEL));
 }
 
+/// The messages of an eNB that may have the list of SECONDARY RAT DATA USAGE REPORT.
+#[test]
+fn usage_in_other_messages_is_counted() {
+    type Message = fn((u32, u32)) -> Vec<u8>;
+    let report = Note::SecondaryRatUsage { uplink: 5, downlink: 6 };
+    let messages: [Message; 6] = [
+        |ids| pdus::released(ids, 9),
+        |ids| pdus::modified(ids, &[5]),
+        pdus::modify_response,
+        pdus::release_response,
+        pdus::release_request,
+        pdus::release_complete,
+    ];
+    for (n, message) in messages.into_iter().enumerate() {
+        let mut network = attached();
+        let ids = ids(&network);
+        if n == 5 {
+            network.enb_releases = false;
+            network.take_from_enb(&pdus::release_request(ids));
+        }
+        network.take_from_enb(&pdus::with_usage(&message(ids), 5, 6));
+        assert_eq!(network.notes.iter().filter(|note| **note == report).count(), 1, "message {n}");
+        // A message about a connection that the UE does not have counts nothing.
+        network.notes.clear();
+        network.take_from_enb(&pdus::with_usage(&message((ids.0 ^ 1, ids.1)), 5, 6));
+        assert!(!network.notes.contains(&report), "message {n}");
+    }
+}
+
 /// The eNB has that of NR, too, which a gNB gets after a move.
 #[test]
 fn radio_capability_is_stored_for_each_system() {

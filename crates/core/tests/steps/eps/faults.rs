@@ -2,7 +2,9 @@
 
 use super::attached;
 use super::network::{ASSOC, Network, assoc};
+use crate::golden;
 use vireo_core::amf::engine::{self, Event};
+use vireo_core::amf::n2::Route;
 use vireo_core::amf::{access, ran};
 use vireo_core::config::CoreConfig;
 use vireo_core::step::Effect;
@@ -85,6 +87,54 @@ fn missing_ie_is_answered_with_diagnostics() {
     let missing = |item: &&CriticalityDiagnosticsIEItem| item.type_of_error == TypeOfError::missing;
     // NAS-PDU is IE 26; TAI and EUTRAN CGI have criticality ignore.
     assert!(items.0.iter().filter(missing).any(|item| item.ie_id == ProtocolIEID(26)), "{items:?}");
+}
+
+/// 10.3.5: a message about a UE that does not name the UE.
+#[test]
+fn missing_ue_id_is_answered_with_diagnostics() {
+    // NAS NON DELIVERY INDICATION, LOCATION REPORT and its failure indication, without IEs.
+    for code in [16, 32, 33] {
+        let octets = [0x00, code, 1 << 6, 3, 0, 0, 0];
+        let (cause, mme, enb, diagnostics) = indication(&node_answer(&octets).expect("an answer"));
+        assert_eq!(cause, Cause::protocol(CauseProtocol::abstract_syntax_error_reject), "{code}");
+        let items = diagnostics.and_then(|d| d.ies_criticality_diagnostics).expect("items");
+        assert!(items.0.iter().any(|item| item.ie_id == ProtocolIEID(0)), "{code}: {items:?}");
+        assert_eq!((mme, enb), (None, None));
+    }
+}
+
+/// 10.4: a request that only an MME sends, whatever its criticality.
+#[test]
+fn requests_of_an_mme_are_refused() {
+    let refused = Cause::protocol(CauseProtocol::message_not_compatible_with_receiver_state);
+    for name in ["InitialContextSetupRequest", "DownlinkNASTransport", "E-RABSetupRequest", "MMEStatusTransfer"] {
+        let octets = golden::eps(name);
+        assert!(matches!(access::route(Dialect::Eps, &octets), Ok(Route::Ue(_))), "{name}");
+        let (cause, mme, enb, _) = indication(&ue_answer(&octets).expect("an answer"));
+        assert_eq!((cause, mme.is_some(), enb.is_some()), (refused.clone(), true, true), "{name}");
+    }
+    for name in ["Paging", "OverloadStart", "MMEConfigurationUpdate", "MMEConfigurationTransfer"] {
+        let octets = golden::eps(name);
+        assert_eq!(access::route(Dialect::Eps, &octets).ok(), Some(Route::Node), "{name}");
+        let (cause, ..) = indication(&node_answer(&octets).expect("an answer"));
+        assert_eq!(cause, refused, "{name}");
+    }
+}
+
+/// 10.3.4.1: procedures of an eNB that this MME does not serve, by the criticality of each: UE
+/// context suspension and resumption, CSG membership, relocation of CIoT UEs, radio capability IDs
+/// and early status transfer; RIM, traces, public warning and positioning.
+#[test]
+fn unserved_procedure_is_answered_by_criticality() {
+    for code in [53, 55, 56, 58, 60, 63, 65] {
+        let octets = [0x00, code, 0, 3, 0, 0, 0];
+        let (cause, ..) = indication(&node_answer(&octets).expect("an answer"));
+        assert_eq!(cause, Cause::protocol(CauseProtocol::abstract_syntax_error_reject), "{code}");
+    }
+    for code in [20, 28, 37, 39, 42, 45, 47, 49, 51, 57] {
+        let octets = [0x00, code, 1 << 6, 3, 0, 0, 0];
+        assert_eq!(node_answer(&octets), None, "{code}");
+    }
 }
 
 /// 10.4, 10.6: messages of a connection that does not exist, or of another one.

@@ -1,6 +1,7 @@
-//! Messages of the MME that equal those of pycrate (tests/reference/golden_mme.txt).
+//! Messages of the MME that equal those of pycrate (tests/reference).
 
 use super::network::{Network, emm};
+use crate::golden::eps as golden;
 use vireo_core::amf::context::{
     Connection, DrxCycle, ExtendedDrx, PagingInfo, RadioCapability, RanContext, Reachability,
 };
@@ -16,20 +17,6 @@ use vireo_wire::nas_eps::*;
 const IDS: u32 = 0xa0b0_c0d0;
 const NAS: [u8; 24] =
     *b"\x07\x41\x72\x0b\xf6\x99\xf9\x07\x80\x01\xc3\xde\xad\xbe\xef\x02\xe0\x60\x00\x04\x02\x01\xd0\x11";
-
-/// Returns a message of pycrate.
-pub(super) fn golden(name: &str) -> Vec<u8> {
-    let text = include_str!("../../../../../tests/reference/golden_mme.txt");
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    hex::decode(line.expect("a golden")).expect("digits")
-}
-
-/// Returns a message of pycrate between gNB and AMF.
-fn golden_of_5g(name: &str) -> Vec<u8> {
-    let text = include_str!("../../../../../tests/reference/golden.txt");
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    hex::decode(line.expect("a golden")).expect("digits")
-}
 
 fn tai() -> Tai {
     Tai { plmn: "99970".parse().expect("digits"), tac: Tac(7) }
@@ -97,7 +84,7 @@ fn radio_capability_of_pycrate_is_read() {
     let Ok((_, UeMessage::RadioCapability { own, other })) = read else { panic!("{read:?}") };
     assert_eq!((own.whole, own.paging), (vec![0xa5; 32], vec![0; 30]));
     // Both capabilities for paging, in the coding of NGAP.
-    let of_5g = golden_of_5g("UERadioCapabilityInfoIndication-formats");
+    let of_5g = crate::golden::nr("UERadioCapabilityInfoIndication-formats");
     let read = n2::ue_message(&of_5g);
     let Ok((_, UeMessage::RadioCapability { own: of_gnb, other: of_eutra })) = read else { panic!("{read:?}") };
     assert_eq!((other.whole, other.paging), (of_gnb.whole, of_gnb.paging));

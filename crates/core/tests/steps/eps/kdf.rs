@@ -70,6 +70,11 @@ pub(crate) fn derive(key: &[u8; 32], fc: u8, parameter: &[u8]) -> [u8; 32] {
     hmac(key, &[&[fc], parameter, &length].concat())
 }
 
+/// Returns HASHMME of a plain request (TS 33.401 I.2).
+pub(crate) fn hash_mme(request: &[u8]) -> Vec<u8> {
+    hmac(&[0; 32], request)[24..].to_vec()
+}
+
 /// Returns KeNB (TS 33.401 A.3).
 pub(crate) fn kenb(kasme: &[u8; 32], uplink_count: u32) -> [u8; 32] {
     derive(kasme, 0x11, &uplink_count.to_be_bytes())

@@ -1,5 +1,6 @@
 //! Procedures of EPS against an eNB and a UE: attach, service request, paging, update, detach.
 
+mod abnormal;
 mod ciot;
 mod ciot_data;
 mod collisions;
@@ -17,6 +18,7 @@ pub(crate) mod pdus;
 mod power_saving;
 mod protection;
 mod refusals;
+mod security_mode;
 mod services;
 mod subscriber;
 mod timers;

@@ -62,6 +62,8 @@ pub(super) struct Ue {
     /// Number of further NAS messages that reach the UE.
     pub(super) remaining: Option<usize>,
     pub(super) kasme: [u8; 32],
+    /// Request that the UE repeats in SECURITY MODE COMPLETE.
+    pub(super) repeated: Option<Vec<u8>>,
 }
 
 pub(super) struct Network {
@@ -541,9 +543,11 @@ impl Network {
             NasEmmMessage::SecurityModeCommand(command) => {
                 let replayed = &command.replayed_ue_security_capabilities.value;
                 assert_eq!(replayed[..2], CAPABILITY, "no bidding down");
-                let complete = emm(NasSecurityModeComplete::new());
+                let mut complete = NasSecurityModeComplete::new();
+                complete.replayed_nas_message_container =
+                    self.ue.repeated.take().map(NasReplayedNasMessageContainer::new);
                 self.protected(
-                    &complete,
+                    &emm(complete),
                     NasEpsSecurityHeaderType::IntegrityProtectedAndCipheredWithNewEpsSecurityContext,
                 );
             }

@@ -204,21 +204,98 @@ pub(crate) fn modified((mme, enb): (u32, u32), erabs: &[u8]) -> Vec<u8> {
     ))
 }
 
-/// Returns SECONDARY RAT DATA USAGE REPORT for bearer 5.
-pub(super) fn usage((mme, enb): (u32, u32), uplink: u64, downlink: u64) -> Vec<u8> {
+fn usage_list(uplink: u64, downlink: u64) -> SecondaryRATDataUsageReportList<'static> {
     let report = ERABUsageReportItem::new([0; 4], [0, 0, 0, 9], uplink, downlink, None);
     let report = build_s1ap_ie!(IGNORE E_RABUsageReportItem(report)).expect("an item");
     let reports = ERABUsageReportList(vec![report]);
     let item = SecondaryRATDataUsageReportItem::new(erab_id(5), SecondaryRATType::nR, reports, None);
     let item = build_s1ap_ie!(IGNORE SecondaryRATDataUsageReportItem(item)).expect("an item");
+    SecondaryRATDataUsageReportList(vec![item])
+}
+
+/// Returns SECONDARY RAT DATA USAGE REPORT for bearer 5.
+pub(super) fn usage((mme, enb): (u32, u32), uplink: u64, downlink: u64) -> Vec<u8> {
     encoded(build_s1ap!(
         InitiatingMessage,
         SecondaryRATDataUsageReport,
         SecondaryRATDataUsageReport,
         MME_UE_S1AP_ID(mme),
         eNB_UE_S1AP_ID(enb),
-        SecondaryRATDataUsageReportList(SecondaryRATDataUsageReportList(vec![item])),
+        SecondaryRATDataUsageReportList(usage_list(uplink, downlink)),
     ))
+}
+
+/// Returns a message that has a usage report for bearer 5 besides.
+pub(super) fn with_usage(pdu: &[u8], uplink: u64, downlink: u64) -> Vec<u8> {
+    let mut pdu = S1AP_PDU::decode(pdu).expect("a PDU");
+    let mut ies = pdu.protocol_ies().expect("IEs").into_owned();
+    let list = usage_list(uplink, downlink);
+    ies.0.push(build_s1ap_ie!(UEContextReleaseRequest, SecondaryRATDataUsageReportList(list)).expect("an IE"));
+    pdu.set_protocol_ies(ies).expect("it fits");
+    let octets = encoded(Ok(pdu));
+    let read = S1AP_PDU::decode(&octets).expect("a PDU");
+    assert_eq!(read.check().expect("it decodes"), vec![]);
+    octets
+}
+
+/// Returns UE CONTEXT RELEASE REQUEST for inactivity.
+pub(super) fn release_request((mme, enb): (u32, u32)) -> Vec<u8> {
+    encoded(build_s1ap!(
+        InitiatingMessage,
+        UEContextReleaseRequest,
+        UEContextReleaseRequest,
+        MME_UE_S1AP_ID(mme),
+        eNB_UE_S1AP_ID(enb),
+        Cause(Cause::radioNetwork(CauseRadioNetwork::user_inactivity)),
+    ))
+}
+
+/// Returns NAS NON DELIVERY INDICATION.
+pub(super) fn not_delivered((mme, enb): (u32, u32)) -> Vec<u8> {
+    encoded(build_s1ap!(
+        InitiatingMessage,
+        NASNonDeliveryIndication,
+        NASNonDeliveryIndication,
+        MME_UE_S1AP_ID(mme),
+        eNB_UE_S1AP_ID(enb),
+        NAS_PDU(vec![0x27; 9]),
+        Cause(Cause::radioNetwork(CauseRadioNetwork::x2_handover_triggered)),
+    ))
+}
+
+/// Returns INITIAL CONTEXT SETUP FAILURE.
+pub(super) fn context_setup_failure((mme, enb): (u32, u32)) -> Vec<u8> {
+    encoded(build_s1ap!(
+        UnsuccessfulOutcome,
+        InitialContextSetup,
+        InitialContextSetupFailure,
+        MME_UE_S1AP_ID(mme),
+        eNB_UE_S1AP_ID(enb),
+        Cause(Cause::radioNetwork(CauseRadioNetwork::radio_resources_not_available)),
+    ))
+}
+
+/// Returns UE CONTEXT RELEASE COMPLETE.
+pub(super) fn release_complete((mme, enb): (u32, u32)) -> Vec<u8> {
+    encoded(build_s1ap!(
+        SuccessfulOutcome,
+        UEContextRelease,
+        UEContextReleaseComplete,
+        MME_UE_S1AP_ID(mme),
+        eNB_UE_S1AP_ID(enb),
+    ))
+}
+
+/// Returns E-RAB RELEASE RESPONSE.
+pub(super) fn release_response((mme, enb): (u32, u32)) -> Vec<u8> {
+    encoded(
+        build_s1ap!(SuccessfulOutcome, E_RABRelease, ERABReleaseResponse, MME_UE_S1AP_ID(mme), eNB_UE_S1AP_ID(enb),),
+    )
+}
+
+/// Returns E-RAB MODIFY RESPONSE.
+pub(super) fn modify_response((mme, enb): (u32, u32)) -> Vec<u8> {
+    encoded(build_s1ap!(SuccessfulOutcome, E_RABModify, ERABModifyResponse, MME_UE_S1AP_ID(mme), eNB_UE_S1AP_ID(enb),))
 }
 
 /// Returns UE CAPABILITY INFO INDICATION with this number of octets.

@@ -322,24 +322,38 @@ fn esm_request_is_rejected_with_cause() {
         // PDN CONNECTIVITY REQUEST with an unknown APN.
         (&[&[0x02, 7, 0xd0, 0x11, 0x28, 4, 3], &b"ims"[..]].concat()[..], (0xd1, 0, 7, 27)),
         (&[0x02, 7, 0xd0, 0x51], (0xd1, 0, 7, 28)),
+        // No PTI, the reserved one, and a bearer in the header.
         (&[0x02, 0, 0xd0, 0x11], (0xd1, 0, 0, 81)),
+        (&[0x02, 255, 0xd0, 0x11], (0xd1, 0, 255, 81)),
+        (&[0x52, 7, 0xd0, 0x11], (0xd1, 0, 7, 43)),
+        // A connection of another access, which does not exist.
+        (&[0x02, 7, 0xd0, 0x12], (0xd1, 0, 7, 54)),
+        (&[0x02, 7, 0xd0, 0x16], (0xd1, 0, 7, 54)),
         // PDN DISCONNECT REQUEST of the last connection, and of one that does not exist.
         (&[0x02, 7, 0xd2, 5], (0xd3, 0, 7, 49)),
-        (&[0x02, 7, 0xd2, 9], (0xd3, 0, 7, 54)),
+        (&[0x02, 7, 0xd2, 9], (0xd3, 0, 7, 43)),
+        (&[0x02, 0, 0xd2, 5], (0xd3, 0, 0, 81)),
+        (&[0x02, 255, 0xd2, 5], (0xd3, 0, 255, 81)),
+        (&[0x52, 7, 0xd2, 5], (0xd3, 0, 7, 43)),
         // BEARER RESOURCE ALLOCATION REQUEST: not supported; unknown bearer; no PTI; two faults of
         // the traffic flow aggregate.
         (&[0x02, 7, 0xd4, 5, 4, 0x21, 0, 1, 0, 1, 9], (0xd5, 0, 7, 0)),
         (&[0x02, 7, 0xd4, 9, 1, 0, 1, 9], (0xd5, 0, 7, 43)),
         (&[0x02, 0, 0xd4, 5, 1, 0, 1, 9], (0xd5, 0, 0, 81)),
+        (&[0x02, 255, 0xd4, 5, 1, 0, 1, 9], (0xd5, 0, 255, 81)),
+        (&[0x52, 7, 0xd4, 5, 1, 0, 1, 9], (0xd5, 0, 7, 43)),
         (&[0x02, 7, 0xd4, 5, 1, 0, 1, 9], (0xd5, 0, 7, 32)),
         (&[0x02, 7, 0xd4, 5, 1, 0xe0, 1, 9], (0xd5, 0, 7, 42)),
         // BEARER RESOURCE MODIFICATION REQUEST.
         (&[0x02, 7, 0xd6, 5, 1, 0], (0xd7, 0, 7, 32)),
         (&[0x02, 7, 0xd6, 9, 1, 0], (0xd7, 0, 7, 43)),
-        // ESM STATUS for what is not expected: of a bearer that does not exist, and of one that is
-        // not released.
-        (&[0x92, 0, 0xce], (0xe8, 9, 0, 43)),
+        (&[0x02, 0, 0xd6, 5, 1, 0], (0xd7, 0, 0, 81)),
+        (&[0x02, 255, 0xd6, 5, 1, 0], (0xd7, 0, 255, 81)),
+        (&[0x52, 7, 0xd6, 5, 1, 0], (0xd7, 0, 7, 43)),
+        // ESM STATUS for what is not expected: the end of a bearer that is not released, and ESM
+        // information that was not requested.
         (&[0x52, 0, 0xce], (0xe8, 5, 0, 98)),
+        (&[0x02, 7, 0xda], (0xe8, 0, 7, 81)),
     ] {
         let answered = answer(&mut network, esm);
         // The fault of a packet filter list is #42 or #45.
@@ -347,6 +361,46 @@ fn esm_request_is_rejected_with_cause() {
         assert!(answered == wanted || syntax, "{esm:02x?}: {answered:?}");
     }
     assert_eq!(network.context().map(|c| c.sessions), before, "no refusal changes the bearer");
+}
+
+/// 7.3.1 e, f, 7.3.2 e, g: answers that name no procedure or bearer are ignored.
+#[test]
+fn esm_answer_to_nothing_is_ignored() {
+    let mut network = attached();
+    let before = network.context().map(|c| c.sessions);
+    for esm in [
+        // ESM INFORMATION RESPONSE without a PTI, with the reserved one, and with a bearer.
+        &[0x02, 0, 0xda][..],
+        &[0x02, 255, 0xda],
+        &[0x52, 7, 0xda],
+        // Answers to the activation, modification and deactivation of a bearer that does not exist.
+        &[0x92, 0, 0xc2],
+        &[0x92, 0, 0xc3, 31],
+        &[0x92, 0, 0xcb, 31],
+        &[0x92, 0, 0xce],
+        // The reserved PTI, and ESM STATUS of a bearer that does not exist.
+        &[0x52, 255, 0xce],
+        &[0x92, 0, 0xe8, 43],
+    ] {
+        network.ue.received_esm.clear();
+        let message = NasEpsMessage::decode(esm).expect("a message");
+        network.protected(&message, NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
+        assert!(network.ue.received_esm.is_empty(), "{esm:02x?}: {:?}", network.ue.received_esm);
+    }
+    assert_eq!(network.context().map(|c| c.sessions), before);
+}
+
+/// 6.7: ESM STATUS ends the procedure that the UE does not have.
+#[test]
+fn esm_status_ends_procedure() {
+    for (cause, bearers) in [(81, 1), (97, 1), (43, 1), (98, 2)] {
+        let mut network = attached();
+        network.ue.remaining = Some(0);
+        network.connect(2, None);
+        let ebi = network.context().expect("a context").sessions[1].id();
+        network.send_esm(NasEsmStatus::new(NasEsmCause::new(cause)), ebi, 2);
+        assert_eq!(network.context().map(|c| c.sessions.len()), Some(bearers), "#{cause}: {:?}", network.notes);
+    }
 }
 
 /// Further PDN connections, up to the limit (#65).
@@ -379,6 +433,10 @@ fn esm_information_selects_apn() {
     assert!(network.context().is_some_and(|c| c.sessions[0].terms.dnn.as_str() == "ims"));
     // It is expected only once.
     network.send_esm(NasEsmInformationResponse::new(), 0, 1);
+    let Some((0, 1, NasEsmMessage::EsmStatus(status))) = network.ue.received_esm.last() else {
+        panic!("{:?}", network.ue.received_esm)
+    };
+    assert_eq!(status.esm_cause.value, 81);
     assert!(network.notes.contains(&Note::fault("nas-out-of-place")));
     assert!(network.context().is_some_and(|c| c.is_registered() && c.sessions.len() == 1));
 }

@@ -66,7 +66,7 @@ fn attach_without_pdn_connection_is_rejected() {
 #[test]
 fn emergency_connection_is_rejected() {
     let mut network = attached();
-    for kind in [RequestTypeValue::Emergency, RequestTypeValue::EmergencyHandover] {
+    for (kind, cause) in [(RequestTypeValue::Emergency, 31), (RequestTypeValue::EmergencyHandover, 54)] {
         let request = NasPdnConnectivityRequest::new(
             NasRequestType::from_request_type(kind),
             NasPdnType::from_pdn_type(PdnType::Ipv4),
@@ -75,11 +75,11 @@ fn emergency_connection_is_rejected() {
         let Some((0, 7, NasEsmMessage::PdnConnectivityReject(reject))) = network.ue.received_esm.last() else {
             panic!("{:?}", network.ue.received_esm)
         };
-        assert_eq!(reject.esm_cause.value, 31);
+        assert_eq!(reject.esm_cause.value, cause);
     }
 }
 
-/// A faulty request gets its reject (5.5.1.2.7 b, 5.5.3.2.6 b, 5.6.1.6 b). Other messages of a UE
+/// A faulty request gets its reject (5.5.1.2.7 b, 5.5.3.2.7 b, 5.6.1.7 b). Other messages of a UE
 /// without keys get no EMM STATUS, which it would discard (4.4.4.2).
 #[test]
 fn faulty_request_gets_its_reject() {

@@ -1,7 +1,7 @@
 //! Changes of a subscriber's record while its UE is attached, and GUTI reallocation.
 
-use super::golden::golden;
 use super::network::{IMSI, Network};
+use crate::golden::eps as golden;
 use std::num::NonZeroU16;
 use vireo_core::amf::context::Procedure;
 use vireo_core::amf::engine::Event;

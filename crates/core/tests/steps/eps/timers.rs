@@ -69,7 +69,7 @@ fn retransmitted_accept_completes_attach() {
     assert_eq!(super::succeeded(&network, Kind::Registration), 1);
 }
 
-/// T3450 of an update: both GUTIs stay valid, and the UE stays registered (5.5.3.2.6 c).
+/// T3450 of an update: both GUTIs stay valid, and the UE stays registered (5.5.3.2.7 c).
 #[test]
 fn update_without_complete_keeps_both_gutis() {
     let mut network = attached();
@@ -86,7 +86,7 @@ fn update_without_complete_keeps_both_gutis() {
     assert_ne!(context.identity.tmsi, old);
 }
 
-/// T3422: the UE counts as detached after the last retransmission (5.5.2.3.4 a).
+/// T3422: the UE counts as detached after the last retransmission (5.5.2.3.5 a).
 #[test]
 fn detach_without_answer_is_completed() {
     let mut network = attached();
@@ -159,7 +159,7 @@ fn missing_esm_information_rejects_attach() {
     assert!(network.context().is_none_or(|c| !c.is_registered() && c.sessions.is_empty()));
 }
 
-/// T3413: the UE counts as unreachable, and the next packet pages it again (5.6.2.4 a).
+/// T3413: the UE counts as unreachable, and the next packet pages it again (5.6.2.2.1).
 #[test]
 fn paging_without_answer_ends() {
     let mut network = attached();

@@ -58,7 +58,11 @@ impl LteUe {
             return Err(CommandError::State(self.mm));
         }
         match registration {
-            Registration::Fresh | Registration::WithoutPdn | Registration::OverNas => {
+            Registration::Fresh
+            | Registration::WithoutPdn
+            | Registration::OverNas
+            | Registration::Emergency
+            | Registration::StaticAddress => {
                 (self.guti, self.security) = (None, None);
             }
             Registration::UnknownGuti => {
@@ -71,6 +75,8 @@ impl LteUe {
         if initial {
             self.own.without_pdn = registration == Registration::WithoutPdn;
             self.own.over_nas = registration == Registration::OverNas;
+            self.own.is_emergency = registration == Registration::Emergency;
+            self.own.has_static_address = registration == Registration::StaticAddress;
         }
         let request = if initial { self.attach_request(p, kind)? } else { self.update_request(p, registration)? };
         // An update on a connection leaves the key of the RAN node unchanged.
@@ -123,9 +129,12 @@ impl LteUe {
         self.own.requested = kind;
         let container = match self.own.without_pdn {
             true => NasEsmMessageContainer::new(&DUMMY[..]),
-            false => NasEsmMessageContainer::new(super::bearer::connectivity_request(p, kind)?),
+            false => NasEsmMessageContainer::new(super::bearer::connectivity_request(p, kind, self.own.is_emergency)?),
         };
-        let kind = NasEpsAttachType::from_attach_type(AttachType::EpsAttach);
+        let kind = NasEpsAttachType::from_attach_type(match self.own.is_emergency {
+            true => AttachType::EpsEmergencyAttach,
+            false => AttachType::EpsAttach,
+        });
         let mut request = NasAttachRequest::new(kind, key_set(self.ksi())?, identity, capability(p), container);
         if p.interworks {
             request.set_ue_additional_security_capability(additional(p));
@@ -228,6 +237,9 @@ impl LteUe {
         self.sessions.clear();
         out.events.push(Event::Registered { guti: accept.guti.is_some() });
         if let Some(session) = session {
+            if self.own.has_static_address {
+                self.own.static_address = session.address.ipv4;
+            }
             self.sessions.push(session);
             out.events.push(Event::SessionUp { psi: session.psi, address: session.address });
         }

@@ -46,6 +46,10 @@ impl LteUe {
         match fault {
             Some(Fault::MacFailure) => return self.authentication_failure(EmmCause::MacFailure, None, out),
             Some(Fault::SynchFailure) => self.usim.run_ahead(AHEAD),
+            Some(Fault::RepeatedSynchFailure) => {
+                self.usim.run_ahead(AHEAD);
+                self.fault = fault;
+            }
             _ => {}
         }
         let answer = self.usim.answer_eps(&Challenge { rand, autn }, p.plmn).map_err(|_| incomplete)?;

@@ -8,7 +8,7 @@ use super::security::header;
 use super::{
     ATTACH_PSI, ATTACH_PTI, Cause, CommandError, Event, LteUe, Profile, Session, SessionState, UeOutput, Violation,
 };
-use crate::ue::Address;
+use crate::ue::{Address, SessionVariant, UNKNOWN_DATA_NETWORK};
 use vireo_types::PduSessionType;
 use vireo_wire::nas_eps::{
     EsmCause, NasAccessPointName, NasActivateDefaultEpsBearerContextRequest, NasEpsMessage, NasEsmHeader,
@@ -28,28 +28,37 @@ const OPTIONS: [u8; 7] = [0x80, 0x00, 0x0d, 0x00, 0x00, 0x10, 0x00];
 
 /// Returns the PDN CONNECTIVITY REQUEST of an attach. The UE names its APN only under protection
 /// (TS 24.301 6.5.1.2).
-pub(super) fn connectivity_request(p: &Profile, kind: PduSessionType) -> Result<Vec<u8>, CommandError> {
-    let mut request = request(p, kind, ATTACH_PSI);
-    if p.requests_apn {
+pub(super) fn connectivity_request(
+    p: &Profile,
+    kind: PduSessionType,
+    is_emergency: bool,
+) -> Result<Vec<u8>, CommandError> {
+    // The network selects the data network of emergencies (TS 24.301 6.5.1.2).
+    let request_type = if is_emergency { RequestTypeValue::Emergency } else { RequestTypeValue::Initial };
+    let mut request = request(p, request_type, wire_kind(kind), ATTACH_PSI);
+    if p.requests_apn && !is_emergency {
         request.set_esm_information_transfer_flag(NasEsmInformationTransferFlag::from_required(true));
     }
     NasEpsMessage::new_esm(request, 0, ATTACH_PTI).encode().map_err(encoding)
 }
 
-/// Returns a PDN CONNECTIVITY REQUEST without APN.
-fn request(p: &Profile, kind: PduSessionType, psi: u8) -> NasPdnConnectivityRequest {
-    let kind = NasPdnType::from_pdn_type(match kind {
+fn wire_kind(kind: PduSessionType) -> PdnType {
+    match kind {
         PduSessionType::Ipv4 => PdnType::Ipv4,
         PduSessionType::Ipv6 => PdnType::Ipv6,
         PduSessionType::Ipv4v6 => PdnType::Ipv4v6,
-    });
-    let request = NasRequestType::from_request_type(RequestTypeValue::Initial);
+    }
+}
+
+/// Returns a PDN CONNECTIVITY REQUEST without APN.
+fn request(p: &Profile, kind: RequestTypeValue, pdn_type: PdnType, psi: u8) -> NasPdnConnectivityRequest {
+    let kind = NasRequestType::from_request_type(kind);
     let mut options = OPTIONS.to_vec();
     if p.interworks {
         // PDU session ID (TS 24.008 10.5.6.3, container 001AH).
         options.extend_from_slice(&[0x00, 0x1a, 1, psi]);
     }
-    NasPdnConnectivityRequest::new(request, kind)
+    NasPdnConnectivityRequest::new(kind, NasPdnType::from_pdn_type(pdn_type))
         .with_protocol_configuration_options(NasProtocolConfigurationOptions::new(options))
 }
 
@@ -64,9 +73,9 @@ fn esm(ebi: u8, pti: u8, kind: u8) -> [u8; 3] {
 }
 
 /// Returns PDN type and address of a default bearer, if they fit the requested type and APN (TS
-/// 24.301 6.5.1.3).
+/// 24.301 6.5.1.3). `None` in place of the profile: the UE has requested no APN.
 fn activated(
-    p: &Profile,
+    p: Option<&Profile>,
     requested: PduSessionType,
     request: &NasActivateDefaultEpsBearerContextRequest,
 ) -> Option<(PduSessionType, Address)> {
@@ -91,8 +100,8 @@ fn activated(
     let fits = kind == requested || requested == PduSessionType::Ipv4v6 && is_explained;
     // The name may have an operator identifier (TS 23.003 9.1).
     let apn = request.access_point_name.as_string()?;
-    let rest = apn.strip_prefix(p.dnn.as_str());
-    let is_named = !p.requests_apn || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(".mnc"));
+    let is_it = |dnn: &str| apn.strip_prefix(dnn).is_some_and(|rest| rest.is_empty() || rest.starts_with(".mnc"));
+    let is_named = p.is_none_or(|p| !p.requests_apn || is_it(p.dnn.as_str()));
     // The QCI is never 0 (TS 24.301 9.9.4.3).
     let has_class = request.eps_qos.value.first().is_some_and(|class| *class != 0);
     (fits && is_named && has_class).then_some((kind, address))
@@ -104,21 +113,34 @@ impl LteUe {
         self.sessions.iter().any(|session| session.other == psi && session.state == SessionState::Active)
     }
 
-    /// Starts the establishment of a further PDN connection, session `psi`.
-    pub fn establish(
+    /// Starts the establishment of a further PDN connection, session `psi`, in this way. Slices,
+    /// SSC modes and always-on sessions are those of 5G.
+    pub fn establish_as(
         &mut self,
         p: &Profile,
-        psi: u8,
-        kind: PduSessionType,
+        (psi, kind): (u8, PduSessionType),
+        variant: SessionVariant,
         out: &mut UeOutput,
     ) -> Result<(), CommandError> {
+        let pdn_type = match variant {
+            SessionVariant::Ethernet => PdnType::Ethernet,
+            SessionVariant::Unstructured => PdnType::NonIp,
+            SessionVariant::Usual | SessionVariant::Repeated | SessionVariant::UnknownDataNetwork => wire_kind(kind),
+            _ => return Err(CommandError::Session(psi)),
+        };
+        let apn = match variant {
+            SessionVariant::UnknownDataNetwork => Some(UNKNOWN_DATA_NETWORK),
+            _ => p.requests_apn.then_some(p.dnn.as_str()),
+        };
         let pti = self.begin_session(psi)?;
-        let mut request = request(p, kind, psi);
-        if p.requests_apn {
-            request.set_access_point_name(NasAccessPointName::from_string(p.dnn.as_str()).map_err(encoding)?);
+        let mut request = request(p, RequestTypeValue::Initial, pdn_type, psi);
+        if let Some(apn) = apn {
+            request.set_access_point_name(NasAccessPointName::from_string(apn).map_err(encoding)?);
         }
         let request = NasEpsMessage::new_esm(request, 0, pti).encode().map_err(encoding)?;
-        self.send(header::CIPHERED, &request, out)?;
+        for _ in 0..if variant == SessionVariant::Repeated { 2 } else { 1 } {
+            self.send(header::CIPHERED, &request, out)?;
+        }
         self.add_session(Session { other: psi, ..Session::pending(pti, kind) });
         Ok(())
     }
@@ -143,7 +165,11 @@ impl LteUe {
         if head.procedure_transaction_identity != ATTACH_PTI || is_over_nas != self.own.over_nas {
             return None;
         }
-        let (kind, address) = activated(p, self.own.requested, &request)?;
+        let (kind, address) = activated(Some(p).filter(|_| !self.own.is_emergency), self.own.requested, &request)?;
+        // The subscriber has a static address: each attach gets it.
+        if self.own.has_static_address && self.own.static_address.is_some_and(|own| address.ipv4 != Some(own)) {
+            return None;
+        }
         Some(Session { psi, pti: ATTACH_PTI, kind, state: SessionState::Active, address, other: ATTACH_PSI })
     }
 
@@ -224,7 +250,7 @@ impl LteUe {
                 session.psi == ebi || session.address.ipv4.is_some() && session.address.ipv4 == address.ipv4
             };
             let requested = self.transaction(pti, SessionState::Pending).ok_or(Violation::Unexpected(kind))?.kind;
-            let (kind, address) = activated(p, requested, request).ok_or(incomplete)?;
+            let (kind, address) = activated(Some(p), requested, request).ok_or(incomplete)?;
             if !EBIS.contains(&ebi) || self.sessions.iter().any(|session| is_taken(session, address)) {
                 return Err(incomplete);
             }

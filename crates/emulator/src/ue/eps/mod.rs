@@ -43,11 +43,24 @@ pub struct Eps {
     without_pdn: bool,
     /// The packets of the UE are sent over NAS.
     over_nas: bool,
+    /// The UE has attached for emergency bearer services alone.
+    is_emergency: bool,
+    /// Each attach must get the address of the first one.
+    has_static_address: bool,
+    static_address: Option<std::net::Ipv4Addr>,
 }
 
 impl Default for Eps {
     fn default() -> Self {
-        Eps { requested: PduSessionType::Ipv4, from_nr: None, without_pdn: false, over_nas: false }
+        Eps {
+            requested: PduSessionType::Ipv4,
+            from_nr: None,
+            without_pdn: false,
+            over_nas: false,
+            is_emergency: false,
+            has_static_address: false,
+            static_address: None,
+        }
     }
 }
 

@@ -95,6 +95,7 @@ impl Dialect for Eps {
             NasEmmMessage::AuthenticationRequest(request) => ue.authentication_request(p, &request, out),
             NasEmmMessage::AuthenticationReject(_) => {
                 // TS 24.301 5.4.2.5: the UE deletes identity and keys.
+                ue.fault = None;
                 ue.forget();
                 out.events.push(Event::AuthenticationRejected);
                 Ok(())

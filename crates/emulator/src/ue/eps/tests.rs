@@ -5,7 +5,7 @@ use crate::enb::{self, Enb, EnbConfig, Inbox, Outbox, S1State};
 use crate::options::{LAB_K, LAB_OPC};
 use crate::ran::ConnectionId;
 use crate::test_mme::{Behaviour, EBI, Mme, activation, activation_request, wire};
-use crate::ue::Registration;
+use crate::ue::{Registration, SessionVariant};
 use crate::usim::{Keys, Usim};
 use vireo_types::{Tac, Tai};
 use vireo_wire::nas_eps::{
@@ -284,7 +284,7 @@ fn tracking_area_updates_keep_the_bearer() {
 }
 
 fn connect(lab: &mut Lab, psi: u8) {
-    lab.ue_does(|ue, profile, out| ue.establish(profile, psi, PduSessionType::Ipv4, out));
+    lab.ue_does(|ue, profile, out| ue.establish_as(profile, (psi, PduSessionType::Ipv4), SessionVariant::Usual, out));
 }
 
 #[test]
@@ -335,12 +335,13 @@ fn refused_connection_leaves_others() {
     assert_eq!(lab.ue.active_sessions().collect::<Vec<_>>(), [EBI]);
     let mut output = UeOutput::default();
     for psi in [0, 1, 16] {
-        let refused = lab.ue.establish(&lab.profile, psi, PduSessionType::Ipv4, &mut output);
+        let refused =
+            lab.ue.establish_as(&lab.profile, (psi, PduSessionType::Ipv4), SessionVariant::Usual, &mut output);
         assert_eq!(refused, Err(CommandError::Session(psi)));
     }
     assert_eq!(lab.ue.release(2, &mut output), Err(CommandError::Session(2)));
     lab.go_idle();
-    let refused = lab.ue.establish(&lab.profile, 2, PduSessionType::Ipv4, &mut output);
+    let refused = lab.ue.establish_as(&lab.profile, (2, PduSessionType::Ipv4), SessionVariant::Usual, &mut output);
     assert_eq!(refused, Err(CommandError::State(MmState::Registered)));
 }
 
@@ -378,7 +379,9 @@ fn wrong_esm_messages_are_violations() {
     for (ebi, address) in [(6, [10, 46, 9, 9]), (4, [10, 46, 9, 9]), (7, [10, 46, 1, 2])] {
         lab.ue.forget_session(0);
         let mut output = UeOutput::default();
-        lab.ue.establish(&lab.profile, 3, PduSessionType::Ipv4, &mut output).expect("the command fits");
+        lab.ue
+            .establish_as(&lab.profile, (3, PduSessionType::Ipv4), SessionVariant::Usual, &mut output)
+            .expect("the command fits");
         let pti = lab.ue.sessions().last().expect("a session").pti;
         let pdu = lab.mme.push_esm(activation_request(address), ebi, pti);
         lab.events.clear();

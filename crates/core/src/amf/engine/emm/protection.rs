@@ -21,7 +21,6 @@ pub enum Message {
     /// SERVICE REQUEST, whose header has a short MAC.
     ServiceRequest,
     ExtendedServiceRequest,
-    /// Not implemented by any procedure.
     ControlPlaneServiceRequest,
     GutiReallocationComplete,
     AuthenticationResponse,

@@ -51,7 +51,7 @@ pub fn unproved(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
     }
 }
 
-/// Handles an IMSI detach: the UE stays attached for EPS services (TS 24.301 5.5.2.2.2).
+/// Handles an IMSI detach: the UE stays attached for EPS services (TS 24.301 5.5.2.2.3).
 pub fn from_other_services(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
     if !switch_off {
         send_accept(ctx);

@@ -14,6 +14,11 @@ pub struct Deregistering {
 }
 
 impl Deregistering {
+    /// Returns true if the UE is to register or attach again.
+    pub fn requests_registration(&self) -> bool {
+        self.reregister
+    }
+
     /// Returns the time of the next timer expiry.
     pub fn deadline(&self) -> Instant {
         self.retry.deadline

@@ -5,8 +5,8 @@ use super::messages::{self, MappedCommand, MappedRequest, Request, RequestedSess
 use crate::amf::access;
 use crate::amf::context::{Connection, EnDc, NextHop, RanContext, UeSecurityCapability};
 use crate::amf::n2::{Cause, UeInformation, UeMessage};
-use crate::smf;
 use crate::subscription::Ambr;
+use crate::{golden, smf};
 use vireo_types::{
     AmfUeNgapId, AssocId, Dialect, EnbId, EnbKind, GnbId, Guami, NrCgi, Plmn, RanNodeId, RanUeNgapId, Snssai, Tac, Tai,
     Teid,
@@ -17,13 +17,6 @@ const ALLOWED: [Snssai; 2] = [Snssai { sst: 1, sd: None }, Snssai { sst: 3, sd: 
 /// Containers of gNBs and eNBs, with the smallest RRC containers.
 const FROM_GNB: &str = "000200000099f9070001020030000099f9070001020030800005";
 const FROM_ENB: [u8; 3] = [0, 1, 0x80];
-
-fn golden(name: &str) -> Vec<u8> {
-    let ngap = include_str!("../../../../../../tests/reference/golden.txt");
-    let s1ap = include_str!("../../../../../../tests/reference/golden_eps.txt");
-    let value = ngap.lines().chain(s1ap.lines()).find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    hex::decode(value.expect("a message")).expect("hexadecimal digits")
-}
 
 fn plmn() -> Plmn {
     "99970".parse().expect("a PLMN")
@@ -79,7 +72,7 @@ fn request(
 
 #[test]
 fn handover_request_equals_pycrate() {
-    let nr = golden("HandoverRequest-from-eps");
+    let nr = golden::nr("HandoverRequest-from-eps");
     let pdu = NGAP_PDU::decode(&nr).expect("a PDU");
     let list = pdu.ie::<ie::PDUSessionResourceSetupListHOReq>().expect("an IE").expect("a list");
     let transfer = list.0[0].handover_request_transfer.to_vec();
@@ -94,7 +87,7 @@ fn handover_request_equals_pycrate() {
     let transfer = vec![9, 9, 0, 0, 1, 1, 127, 0, 0, 7];
     let session = RequestedSession { psi: 5, snssai: ALLOWED[0], transfer, forwards: true };
     let sent = request(Dialect::Eps, &[0, 0, 0x70, 0x70], NextHop { nh, ncc: 2 }, session, None);
-    assert_eq!(hex::encode(sent), hex::encode(golden("HandoverRequest-from-5gs")));
+    assert_eq!(hex::encode(sent), hex::encode(golden::eps("HandoverRequest-from-5gs")));
 }
 
 #[test]
@@ -107,24 +100,24 @@ fn handover_command_equals_pycrate() {
     let ends = smf::ForwardingEnds { downlink: Some(upf), uplink: None };
     let transfer = |source| smf::command_with_forwarding(source, ends);
     let sent = command(Dialect::Nr, transfer(Dialect::Nr), &FROM_ENB);
-    assert_eq!(hex::encode(sent), hex::encode(golden("HandoverCommand-to-eps")));
+    assert_eq!(hex::encode(sent), hex::encode(golden::nr("HandoverCommand-to-eps")));
     let container = [0, 0, 0, 0, 0x32, 0x56, 0x0a, 0xc7, 0x22, 0x2a, 0, 0];
     let sent = command(Dialect::Eps, transfer(Dialect::Eps), &container);
-    assert_eq!(hex::encode(sent), hex::encode(golden("HandoverCommand-to-5gs")));
+    assert_eq!(hex::encode(sent), hex::encode(golden::eps("HandoverCommand-to-5gs")));
 }
 
 #[test]
 fn handover_required_is_read() {
     let enb = EnbId { plmn: plmn(), kind: EnbKind::Macro, id: 0xabc };
     let gnb = GnbId { plmn: plmn(), id: 0x102, bits: 24 };
-    for (dialect, name, target) in [
-        (Dialect::Nr, "HandoverRequired-to-eps", RanNodeId::Enb(enb)),
-        (Dialect::Eps, "HandoverRequired-to-5gs", RanNodeId::Gnb(gnb)),
+    for (dialect, octets, target) in [
+        (Dialect::Nr, golden::nr("HandoverRequired-to-eps"), RanNodeId::Enb(enb)),
+        (Dialect::Eps, golden::eps("HandoverRequired-to-5gs"), RanNodeId::Gnb(gnb)),
     ] {
-        let (ran_id, message) = access::ue_message(dialect, &golden(name)).expect("a message");
+        let (ran_id, message) = access::ue_message(dialect, &octets).expect("a message");
         let UeMessage::HandoverRequired(required) = message else { panic!("{message:?}") };
         assert_eq!(ran_id, Some(connection(dialect).ran_id));
-        assert_eq!(required.target, Some((target, Tai { plmn: plmn(), tac: Tac(7) })), "{name}");
+        assert_eq!(required.target, Some((target, Tai { plmn: plmn(), tac: Tac(7) })));
         assert_eq!(required.cause, desirable());
     }
 }

@@ -5,8 +5,9 @@ use super::{eps, nr};
 use crate::amf::context::Connection;
 use crate::amf::context::{EnDc, NextHop};
 use crate::amf::n2::{Cause, UeInformation, UeMessage};
-use crate::amf::s1::golden_tests::{AMBR, KEY, REQUESTED, capability, connection, en_dc, golden};
+use crate::amf::s1::golden_tests::{AMBR, KEY, REQUESTED, capability, connection, en_dc};
 use crate::amf::s1::ue_message;
+use crate::golden::eps as golden;
 use crate::smf::{self, Tunnel};
 use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai, Teid};
 use vireo_wire::ngap::CauseRadioNetwork as Radio;
@@ -60,8 +61,6 @@ fn handover_messages_equal_goldens() {
 /// The confirmation of a gNB's indication equals pycrate's octets.
 #[test]
 fn modification_confirm_equals_golden() {
-    let ngap = include_str!("../../../../../../tests/reference/golden.txt");
-    let golden = ngap.lines().find_map(|line| line.strip_prefix("PDUSessionResourceModifyConfirm "));
     let connection = Connection {
         ran_id: RanUeNgapId(0x00c0_ffee),
         amf_id: AmfUeNgapId::from_raw(0x0a_bc12_3007).expect("an ID"),
@@ -69,7 +68,7 @@ fn modification_confirm_equals_golden() {
     };
     let transfer = smf::modify_confirm_transfer(Tunnel { address: [127, 0, 0, 7].into(), teid: Teid(0x101) });
     let sent = nr::modification_confirm(&connection, vec![(5, transfer)], 1 << 6);
-    assert_eq!(hex::encode(sent), golden.expect("a golden"));
+    assert_eq!(sent, crate::golden::nr("PDUSessionResourceModifyConfirm"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::amf::n2::{Cause, SessionSetup};
 use crate::amf::procedures::common::congestion::back_off;
 use crate::amf::procedures::common::power_saving::{self, PowerSavingRequest};
 use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
-use crate::amf::procedures::common::{context_setup, emm, end_of_registration, user_plane};
+use crate::amf::procedures::common::{context_setup, emm, end_of_registration, guti, user_plane};
 use crate::config::{CoreConfig, Timers};
 use crate::smf::{self, N2Sm, SmContext};
 use crate::step::{Kind, Note, StepContext};
@@ -64,6 +64,15 @@ pub fn read_attach(message: &NasAttachRequest) -> (Request, Vec<u8>) {
         session_status: None,
     };
     (request, esm)
+}
+
+/// Decodes the ATTACH REQUEST in SECURITY MODE COMPLETE. No other request starts the security mode
+/// procedure without valid protection (4.4.4.3): an update is rejected.
+pub(super) fn read_container(octets: &[u8]) -> Option<Box<NasAttachRequest>> {
+    match NasEpsMessage::decode(octets).ok()? {
+        NasEpsMessage::Emm(_, NasEmmMessage::AttachRequest(message)) => Some(message),
+        _ => None,
+    }
 }
 
 /// Returns true if the UE wants to send more after its request (9.9.3.0B, signalling active flag).
@@ -264,25 +273,18 @@ fn send_information_request(ctx: &mut StepContext<'_, '_>, esm: &[u8]) {
     }
 }
 
-/// Handles ESM INFORMATION RESPONSE: its APN and options become those of the connectivity request.
-pub fn informed(
-    ctx: &mut StepContext<'_, '_>,
-    registering: Registering,
-    pti: u8,
-    m: &NasEsmInformationResponse,
-) -> Next {
-    let Registering { request, started, stage } = registering;
-    let (esm, retry) = match stage {
-        Stage::EsmInformation { esm, retry } => (esm, retry),
-        stage => {
-            ctx.on_unexpected_message();
-            return Some(Registering { request, started, stage });
-        }
-    };
-    let Some((own, mut connect)) = connectivity_request(&esm).filter(|(own, _)| *own == pti) else {
-        ctx.on_unexpected_message();
-        return Some(Registering { request, started, stage: Stage::EsmInformation { esm, retry } });
-    };
+/// Returns true if the attach waits for ESM INFORMATION RESPONSE with this PTI.
+pub fn awaits_information(attach: &Registering, pti: u8) -> bool {
+    matches!(&attach.stage, Stage::EsmInformation { esm, .. }
+        if connectivity_request(esm).is_some_and(|(own, _)| own == pti))
+}
+
+/// Handles ESM INFORMATION RESPONSE that the attach waits for: its APN and options become those of
+/// the connectivity request.
+pub fn informed(attach: Registering, m: &NasEsmInformationResponse) -> Registering {
+    let Registering { request, started, stage } = attach;
+    let Stage::EsmInformation { esm, .. } = &stage else { return Registering { request, started, stage } };
+    let Some((own, mut connect)) = connectivity_request(esm) else { return Registering { request, started, stage } };
     if m.access_point_name.is_some() {
         connect.access_point_name = m.access_point_name.clone();
     }
@@ -292,8 +294,8 @@ pub fn informed(
     if m.extended_protocol_configuration_options.is_some() {
         connect.extended_protocol_configuration_options = m.extended_protocol_configuration_options.clone();
     }
-    let esm = NasEpsMessage::new_esm(*connect, 0, own).encode().unwrap_or(esm);
-    Some(Registering { request, started, stage: Stage::AwaitingBearer { esm, is_requested: false } })
+    let esm = NasEpsMessage::new_esm(*connect, 0, own).encode().unwrap_or_else(|_| esm.clone());
+    Registering { request, started, stage: Stage::AwaitingBearer { esm, is_requested: false } }
 }
 
 /// Sends ATTACH ACCEPT or ATTACH REJECT once the session part has answered.
@@ -394,13 +396,14 @@ pub(super) fn attach_accept(ctx: &mut StepContext<'_, '_>, request: &Request, es
     ctx.protected(plain)
 }
 
-/// Treats an update before ATTACH COMPLETE as that message (5.5.1.2.7 g). The connection stays for
-/// the update.
-pub fn confirm(ctx: &mut StepContext<'_, '_>) {
+/// Ends an attach whose UE updates before ATTACH COMPLETE. The UE has the GUTI of the attach
+/// (5.5.1.2.7 g), and the network cannot know whether it has the bearer.
+pub fn end_incomplete(ctx: &mut StepContext<'_, '_>) {
     let awaits = |procedure: &mut Procedure| matches!(procedure, Procedure::Registration(r) if r.is_accepted_attach());
-    if let Some(Procedure::Registration(mut attach)) = ctx.ue.procedure.take_if(awaits) {
-        attach.request.follow_on = true;
-        super::complete(ctx, *attach);
+    if let Some(Procedure::Registration(attach)) = ctx.ue.procedure.take_if(awaits) {
+        ctx.note(Note::Failed(attach.request.kind.counted(), 0));
+        guti::confirm(ctx);
+        end_of_registration::end(ctx);
     }
 }
 

@@ -9,7 +9,7 @@ mod slices;
 mod state;
 
 pub use slices::Slices;
-pub use state::{Registering, Request, RequestIdentity, RequestKind};
+pub use state::{AttachContent, Registering, Request, RequestIdentity, RequestKind};
 
 use crate::amf::access;
 use crate::amf::context::{Ciot, Procedure, Registration, Retry};
@@ -37,32 +37,15 @@ pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool) ->
     start(ctx, request, verified, None)
 }
 
-/// Handles ATTACH REQUEST with this ESM message.
-pub fn begin_attach(ctx: &mut StepContext<'_, '_>, request: Request, esm: Vec<u8>, verified: bool) -> Next {
-    start(ctx, request, verified, Some(esm))
+/// Handles ATTACH REQUEST.
+pub fn begin_attach(ctx: &mut StepContext<'_, '_>, request: Request, attach: AttachContent) -> Next {
+    start(ctx, request, attach.hash.is_none(), Some(attach))
 }
 
-fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: Option<Vec<u8>>) -> Next {
+fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, attach: Option<AttachContent>) -> Next {
     ctx.note(Note::Started(request.kind.counted()));
     let started = ctx.received_at();
-    let is_unserved = match request.kind {
-        // Only authenticated UEs are served (TS 23.501 5.16.4.1, TS 23.401 4.3.12.1).
-        RequestKind::Emergency => {
-            let is_offered = ctx.env.config.emergency(ctx.ue.dialect()).is_some();
-            !is_offered || request.identity == RequestIdentity::Imei
-        }
-        kind => kind == RequestKind::Unserved,
-    };
-    if is_unserved {
-        let cause = match ctx.ue.dialect() {
-            // A.1: emergency registration or attach with the IMEI. The value is that of "IMEI not
-            // accepted".
-            _ if request.identity == RequestIdentity::Imei => GmmCause::PeiNotAccepted,
-            // #7 would make the UE consider its SIM invalid for other services, too.
-            Dialect::Nr if request.kind == RequestKind::Emergency => GmmCause::ProtocolErrorUnspecified,
-            Dialect::Nr => GmmCause::FiveGsServicesNotAllowed,
-            Dialect::Eps => GmmCause::ProtocolErrorUnspecified,
-        };
+    if let Some(cause) = unserved_cause(ctx, &request) {
         return reject(ctx, request.kind.counted(), cause);
     }
     if ctx.ue.connection.is_some_and(|c| !crate::amf::context::is_served(ctx.env.config, c.tai)) {
@@ -71,12 +54,12 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: O
     let is_due = verified && security_setup::is_due(ctx) && ctx.ue.session_dialect() == ctx.ue.dialect();
     if verified && ctx.ue.identity.supi.is_some() && ctx.ue.subscription.is_some() && !is_due {
         if ctx.ue.session_dialect() != ctx.ue.dialect() {
-            return map(ctx, request, started, esm);
+            return map(ctx, request, started);
         }
         if let Some(capability) = request.capability {
             ctx.ue.security_capability = capability.or_5g_of(ctx.ue.security_capability);
         }
-        return accept(ctx, request, started, esm);
+        return accept(ctx, request, started, attach.map(|attach| attach.esm));
     }
     let update = request.kind.is_update();
     if update && !verified && request.identity == RequestIdentity::Guti {
@@ -97,12 +80,52 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, esm: O
         RequestIdentity::Guti | RequestIdentity::MappedGuti | RequestIdentity::Imei | RequestIdentity::Other => None,
     };
     let progress = SecuritySetup::start(ctx, identity, request.ngksi, capability);
-    carry_on(ctx, request, started, (progress, esm))
+    carry_on(ctx, request, started, (progress, attach))
+}
+
+/// Returns the cause of the reject for a kind of registration or attach that is not served.
+fn unserved_cause(ctx: &StepContext<'_, '_>, request: &Request) -> Option<GmmCause> {
+    let is_unserved = match request.kind {
+        // Only authenticated UEs are served (TS 23.501 5.16.4.1, TS 23.401 4.3.12.1).
+        RequestKind::Emergency => {
+            let is_offered = ctx.env.config.emergency(ctx.ue.dialect()).is_some();
+            !is_offered || request.identity == RequestIdentity::Imei
+        }
+        kind => kind == RequestKind::Unserved,
+    };
+    is_unserved.then(|| match ctx.ue.dialect() {
+        // A.1: emergency registration or attach with the IMEI. The value is that of "IMEI not
+        // accepted".
+        _ if request.identity == RequestIdentity::Imei => GmmCause::PeiNotAccepted,
+        // #7 would make the UE consider its SIM invalid for other services, too.
+        Dialect::Nr if request.kind == RequestKind::Emergency => GmmCause::ProtocolErrorUnspecified,
+        Dialect::Nr => GmmCause::FiveGsServicesNotAllowed,
+        Dialect::Eps => GmmCause::ProtocolErrorUnspecified,
+    })
+}
+
+/// Reads the complete request that the UE has repeated under its new keys, and that replaces the
+/// first one (TS 24.501 4.4.6, TS 24.301 5.4.3.4).
+fn repeated_request(ctx: &mut StepContext<'_, '_>, octets: &[u8]) -> Option<(Request, Option<Vec<u8>>)> {
+    match ctx.ue.dialect() {
+        Dialect::Nr => {
+            let (message, request) = nr::read_container(octets)?;
+            nr::set_paging(ctx, &message);
+            Some((request, None))
+        }
+        Dialect::Eps => {
+            let message = eps::read_container(octets)?;
+            ctx.note(Note::fault("attach-request-altered"));
+            eps::set_attach_paging(ctx, &message);
+            let (request, esm) = eps::read_attach(&message);
+            Some((request, Some(esm)))
+        }
+    }
 }
 
 /// Maps the keys of a UE from EPS. What its request says beside the message under the keys of EPS
 /// is not verified, and changes nothing before the UE repeats it.
-fn map(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm: Option<Vec<u8>>) -> Next {
+fn map(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant) -> Next {
     if let Some(cause) = moves::not_allowed(ctx.ue, Dialect::Nr) {
         return reject(ctx, request.kind.counted(), cause);
     }
@@ -110,7 +133,7 @@ fn map(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm: O
         return reject(ctx, request.kind.counted(), GmmCause::InvalidMandatoryInformation);
     };
     let progress = SecuritySetup::map(ctx, request.ngksi, capability);
-    carry_on(ctx, request, started, (progress, esm))
+    carry_on(ctx, request, started, (progress, None))
 }
 
 /// Returns true if a request repeats that of the registration in progress, which then continues. An
@@ -136,48 +159,35 @@ pub fn secure(
     step: impl FnOnce(SecuritySetup, &mut StepContext<'_, '_>) -> Progress,
 ) -> Next {
     let Registering { request, started, stage } = registering;
-    match stage {
-        Stage::Securing(securing) => {
-            let progress = step(securing, ctx);
-            carry_on(ctx, request, started, (progress, None))
-        }
-        Stage::SecuringAttach { securing, esm } => {
-            let progress = step(securing, ctx);
-            carry_on(ctx, request, started, (progress, Some(esm)))
-        }
+    let (securing, attach) = match stage {
+        Stage::Securing(securing) => (securing, None),
+        Stage::SecuringAttach { securing, esm } => (securing, Some(AttachContent { esm, hash: None })),
+        Stage::SecuringUnverified { securing, esm, hash } => (securing, Some(AttachContent { esm, hash: Some(hash) })),
         secured => {
             ctx.on_unexpected_message();
-            Some(Registering { request, started, stage: secured })
+            return Some(Registering { request, started, stage: secured });
         }
-    }
+    };
+    ctx.request_hash = attach.as_ref().and_then(|attach| attach.hash);
+    let progress = step(securing, ctx);
+    carry_on(ctx, request, started, (progress, attach))
 }
 
 fn carry_on(
     ctx: &mut StepContext<'_, '_>,
     request: Request,
     started: Instant,
-    (progress, esm): (Progress, Option<Vec<u8>>),
+    (progress, attach): (Progress, Option<AttachContent>),
 ) -> Next {
     match progress {
-        Progress::Waiting(securing) => {
-            let stage = match esm {
-                Some(esm) => Stage::SecuringAttach { securing, esm },
-                None => Stage::Securing(securing),
-            };
-            Some(Registering { request, started, stage })
-        }
+        Progress::Waiting(securing) => Some(Registering { request, started, stage: Stage::securing(securing, attach) }),
         Progress::Secured(container) => {
-            // The complete request is repeated under the new keys and replaces the first one (TS
-            // 24.501 4.4.6).
-            let complete = container.and_then(|octets| nr::read_container(&octets));
-            let request = match complete {
-                Some((message, request)) => {
-                    nr::set_paging(ctx, &message);
-                    request
-                }
-                None => request,
-            };
-            accept(ctx, request, started, esm)
+            let repeated = container.and_then(|octets| repeated_request(ctx, &octets));
+            let (request, esm) = repeated.unwrap_or((request, attach.map(|attach| attach.esm)));
+            match unserved_cause(ctx, &request) {
+                Some(cause) => reject(ctx, request.kind.counted(), cause),
+                None => accept(ctx, request, started, esm),
+            }
         }
         Progress::Rejected(cause) => reject(ctx, request.kind.counted(), cause),
         Progress::Refused => {
@@ -362,7 +372,7 @@ fn confirm_guti(ctx: &mut StepContext<'_, '_>) {
 pub fn on_deadline(ctx: &mut StepContext<'_, '_>, mut registering: Registering) -> Next {
     let timers = ctx.env.config.timers;
     let retry = match &mut registering.stage {
-        Stage::Securing(_) | Stage::SecuringAttach { .. } => {
+        Stage::Securing(_) | Stage::SecuringAttach { .. } | Stage::SecuringUnverified { .. } => {
             return secure(ctx, registering, |s, ctx| s.on_deadline(ctx));
         }
         Stage::AwaitingBearer { .. } => return Some(registering),

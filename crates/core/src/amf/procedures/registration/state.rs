@@ -77,6 +77,15 @@ pub enum RequestIdentity {
     Imei,
 }
 
+/// Contents of ATTACH REQUEST that are needed until the UE is secured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttachContent {
+    /// ESM message container (TS 24.301 9.9.3.15).
+    pub esm: Vec<u8>,
+    /// HASHMME of a request that did not verify under keys of the UE.
+    pub hash: Option<[u8; 8]>,
+}
+
 /// Registration in progress, with its request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Registering {
@@ -114,6 +123,25 @@ pub(super) enum Stage {
         /// ESM message of the accept.
         esm: Vec<u8>,
     },
+    /// As [`Stage::SecuringAttach`], of a request that did not verify under keys of the UE.
+    SecuringUnverified {
+        securing: SecuritySetup,
+        esm: Vec<u8>,
+        /// HASHMME of the request.
+        hash: [u8; 8],
+    },
+}
+
+impl Stage {
+    /// Returns the stage of a registration, or of an attach with this content, whose UE is being
+    /// secured.
+    pub(super) fn securing(securing: SecuritySetup, attach: Option<AttachContent>) -> Self {
+        match attach {
+            None => Stage::Securing(securing),
+            Some(AttachContent { esm, hash: None }) => Stage::SecuringAttach { securing, esm },
+            Some(AttachContent { esm, hash: Some(hash) }) => Stage::SecuringUnverified { securing, esm, hash },
+        }
+    }
 }
 
 impl Registering {
@@ -125,7 +153,9 @@ impl Registering {
     /// Returns the time of the next timer expiry.
     pub fn deadline(&self) -> Option<Instant> {
         match &self.stage {
-            Stage::Securing(securing) | Stage::SecuringAttach { securing, .. } => Some(securing.deadline()),
+            Stage::Securing(securing)
+            | Stage::SecuringAttach { securing, .. }
+            | Stage::SecuringUnverified { securing, .. } => Some(securing.deadline()),
             Stage::Accepted { retry, .. }
             | Stage::EsmInformation { retry, .. }
             | Stage::AttachAccepted { retry, .. } => Some(retry.deadline),
@@ -137,7 +167,9 @@ impl Registering {
     /// Returns the response that the network waits for.
     pub fn awaited(&self) -> Awaited {
         match &self.stage {
-            Stage::Securing(securing) | Stage::SecuringAttach { securing, .. } => securing.awaited(),
+            Stage::Securing(securing)
+            | Stage::SecuringAttach { securing, .. }
+            | Stage::SecuringUnverified { securing, .. } => securing.awaited(),
             _ => Awaited::Nothing,
         }
     }
@@ -145,14 +177,16 @@ impl Registering {
     /// Returns the security sub-procedure while it is in progress.
     pub fn securing(&mut self) -> Option<&mut SecuritySetup> {
         match &mut self.stage {
-            Stage::Securing(securing) | Stage::SecuringAttach { securing, .. } => Some(securing),
+            Stage::Securing(securing)
+            | Stage::SecuringAttach { securing, .. }
+            | Stage::SecuringUnverified { securing, .. } => Some(securing),
             _ => None,
         }
     }
 
     /// Returns true while the security sub-procedure is in progress.
     pub fn is_securing(&self) -> bool {
-        matches!(self.stage, Stage::Securing(_) | Stage::SecuringAttach { .. })
+        matches!(self.stage, Stage::Securing(_) | Stage::SecuringAttach { .. } | Stage::SecuringUnverified { .. })
     }
 
     /// Returns true if the registration was requested by this request, with this ESM message of an
@@ -161,6 +195,7 @@ impl Registering {
         let own = match &self.stage {
             Stage::Securing(_) | Stage::Accepted { .. } => &[][..],
             Stage::SecuringAttach { esm, .. }
+            | Stage::SecuringUnverified { esm, .. }
             | Stage::EsmInformation { esm, .. }
             | Stage::AwaitingBearer { esm, .. }
             | Stage::AttachAccepted { requested: esm, .. } => esm,

@@ -4,7 +4,6 @@ use crate::amf::context::UeContext;
 use crate::amf::procedures::common::congestion::back_off;
 use crate::amf::procedures::common::emm;
 use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
-use crate::smf::SmContext;
 use crate::step::StepContext;
 use vireo_wire::nas::GmmCause;
 use vireo_wire::nas_eps::*;
@@ -16,10 +15,17 @@ pub const fn request() -> Request {
     Request { uplink_data: u16::MAX, session_status: None }
 }
 
-/// Returns true if the UE has a bearer that is not being released. Without one it is rejected with
-/// #40 (5.6.1.5), unless it may be without PDN connection.
-pub fn has_bearer(ue: &UeContext) -> bool {
-    ue.sessions.iter().any(SmContext::is_established)
+/// Reads EXTENDED SERVICE REQUEST for packet services (8.2.15).
+pub fn read_extended(message: &NasExtendedServiceRequest) -> Request {
+    let session_status = message.eps_bearer_context_status.as_ref().map(|s| bitmap(&s.value));
+    Request { uplink_data: u16::MAX, session_status }
+}
+
+/// Returns true if UE and network have a bearer that is not being released. Without one the UE is
+/// rejected with #40 (5.6.1.5), unless it may be without PDN connection.
+pub fn has_bearer(ue: &UeContext, request: Request) -> bool {
+    let status = request.session_status.unwrap_or(u16::MAX);
+    ue.sessions.iter().any(|session| session.is_established() && status >> session.id() & 1 == 1)
 }
 
 /// Reads CONTROL PLANE SERVICE REQUEST (8.2.33). It activates all bearers, unless the UE ends the

@@ -22,7 +22,7 @@ use vireo_wire::ngap::CauseNas;
 pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request) -> Option<ServiceRequestPending> {
     ctx.note(Note::Started(Kind::ServiceRequest));
     let started = ctx.received_at();
-    let (is_eps, has_bearer) = (ctx.ue.dialect() == Dialect::Eps, eps::has_bearer(ctx.ue));
+    let (is_eps, has_bearer) = (ctx.ue.dialect() == Dialect::Eps, eps::has_bearer(ctx.ue, request));
     if is_eps && (ctx.ue.ciot().control_plane || ctx.ue.ciot().without_pdn && !has_bearer) {
         accept_over_nas(ctx, request, started);
         return None;

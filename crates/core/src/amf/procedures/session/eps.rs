@@ -6,7 +6,7 @@ use super::UlNasTransport;
 use crate::amf::procedures::common::{user_data, user_plane};
 use crate::smf::{self, Input, SmContext};
 use crate::step::{Note, StepContext};
-use vireo_types::Dnn;
+use vireo_types::{Dialect, Dnn};
 use vireo_wire::nas_eps::*;
 
 /// Sets up a PDN connection by the PDN CONNECTIVITY REQUEST of an attach. A request that cannot be
@@ -19,6 +19,11 @@ pub fn connect(ctx: &mut StepContext<'_, '_>, esm: &[u8]) {
         _ => (None, None, None),
     };
     let is_emergency = kind == Some(RequestTypeValue::Emergency);
+    let own = |name: &Dnn| ctx.ue.sessions.iter().any(|session| session.is_live() && session.terms.dnn == *name);
+    if is_emergency && ctx.env.config.emergency(Dialect::Eps).is_some_and(own) {
+        // 6.5.1.6 a.
+        return refuse(ctx, esm, EsmCause::MultiplePdnConnectionsForAGivenApnNotAllowed);
+    }
     // Another session keeps an identity that the UE assigns twice.
     let is_free = |psi: &u8| ctx.ue.sessions.iter().all(|session| session.psi != *psi);
     let psi = psi.filter(is_free).unwrap_or_default();
@@ -33,6 +38,11 @@ fn requested_apn(request: &NasPdnConnectivityRequest) -> Option<Dnn> {
 /// Handles an ESM message of a registered UE.
 pub fn uplink(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &NasEsmMessage, esm: &[u8]) {
     let pti = header.procedure_transaction_identity;
+    match smf::check_header(header, message) {
+        Ok(()) => {}
+        Err(Some(cause)) => return reject(ctx, header, message, cause),
+        Err(None) => return ctx.note(Note::fault("session-unknown")),
+    }
     let bearer = match message {
         NasEsmMessage::PdnConnectivityRequest(_) => {
             let requested = |session: &&SmContext| session.is_live() && smf::is_requested_by(session, pti);
@@ -48,8 +58,7 @@ pub fn uplink(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &Na
             if live == 1 && !ctx.ue.ciot().without_pdn && ctx.ue.session(linked).is_some() {
                 // The UE must detach to end its last PDN connection (6.5.2.4), unless it may be
                 // without.
-                let cause = NasEsmCause::from_cause(EsmCause::LastPdnDisconnectionNotAllowed);
-                return send(ctx, NasPdnDisconnectReject::new(cause), 0, pti);
+                return reject(ctx, header, message, EsmCause::LastPdnDisconnectionNotAllowed);
             }
             linked
         }
@@ -66,23 +75,35 @@ pub fn uplink(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &Na
             user_plane::step(ctx, at, Input::N1(esm));
             user_data::on_uplink(ctx, message);
         }
-        None if matches!(message, NasEsmMessage::EsmStatus(_)) => ctx.note(Note::fault("session-unknown")),
-        None => {
-            let cause = NasEsmCause::from_cause(match message {
-                NasEsmMessage::PdnDisconnectRequest(_) => EsmCause::PdnConnectionDoesNotExist,
-                _ => EsmCause::InvalidEpsBearerIdentity,
-            });
-            match message {
-                NasEsmMessage::PdnDisconnectRequest(_) => send(ctx, NasPdnDisconnectReject::new(cause), 0, pti),
-                NasEsmMessage::BearerResourceAllocationRequest(_) => {
-                    send(ctx, NasBearerResourceAllocationReject::new(cause), 0, pti);
-                }
-                NasEsmMessage::BearerResourceModificationRequest(_) => {
-                    send(ctx, NasBearerResourceModificationReject::new(cause), 0, pti);
-                }
-                _ => send(ctx, NasEsmStatus::new(cause), header.eps_bearer_identity, pti),
-            }
+        None => reject(ctx, header, message, EsmCause::InvalidEpsBearerIdentity),
+    }
+}
+
+/// Rejects an ESM message that cannot be served (6.5, 7.3). An answer that names no bearer of the
+/// UE is ignored (7.3.2 g).
+fn reject(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &NasEsmMessage, cause: EsmCause) {
+    let (ebi, pti) = (header.eps_bearer_identity, header.procedure_transaction_identity);
+    let cause = NasEsmCause::from_cause(cause);
+    match message {
+        NasEsmMessage::PdnConnectivityRequest(_) => send(ctx, NasPdnConnectivityReject::new(cause), 0, pti),
+        NasEsmMessage::PdnDisconnectRequest(_) => send(ctx, NasPdnDisconnectReject::new(cause), 0, pti),
+        NasEsmMessage::BearerResourceAllocationRequest(_) => {
+            send(ctx, NasBearerResourceAllocationReject::new(cause), 0, pti);
         }
+        NasEsmMessage::BearerResourceModificationRequest(_) => {
+            send(ctx, NasBearerResourceModificationReject::new(cause), 0, pti);
+        }
+        NasEsmMessage::EsmDataTransport(_) => send(ctx, NasEsmStatus::new(cause), ebi, pti),
+        _ => ctx.note(Note::fault("session-unknown")),
+    }
+}
+
+/// Handles ESM INFORMATION RESPONSE that the network does not wait for (7.3.1 e, 7.3.2 e).
+pub fn information_unexpected(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &NasEsmMessage) {
+    ctx.on_unexpected_message();
+    if smf::check_header(header, message).is_ok() {
+        let cause = NasEsmCause::from_cause(EsmCause::InvalidPtiValue);
+        send(ctx, NasEsmStatus::new(cause), 0, header.procedure_transaction_identity);
     }
 }
 

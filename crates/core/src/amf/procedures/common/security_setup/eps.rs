@@ -29,10 +29,12 @@ pub fn failure(failure: &NasAuthenticationFailure) -> AkaFailure {
     AkaFailure { cause, auts: parameter.and_then(|p| p.value[..].try_into().ok()) }
 }
 
-/// Returns the IMEISV of SECURITY MODE COMPLETE.
-pub fn complete(message: &NasSecurityModeComplete) -> Option<Pei> {
-    let imeisv = message.imeisv.as_ref()?.as_imeisv()?;
-    imeisv.to_string().parse().ok().map(Pei)
+/// Returns the IMEISV of SECURITY MODE COMPLETE, and the request that the UE repeats because its
+/// HASHMME differs.
+pub fn complete(message: &NasSecurityModeComplete) -> (Option<Pei>, Option<Vec<u8>>) {
+    let imeisv = message.imeisv.as_ref().and_then(|imeisv| imeisv.as_imeisv());
+    let pei = imeisv.and_then(|imeisv| imeisv.to_string().parse().ok()).map(Pei);
+    (pei, message.replayed_nas_message_container.as_ref().map(|container| container.value.to_vec()))
 }
 
 pub(super) fn send_identity_request(ctx: &mut StepContext<'_, '_>) {
@@ -49,7 +51,8 @@ pub(super) fn send_challenge(ctx: &mut StepContext<'_, '_>, info: &Authenticatio
 }
 
 /// Sends SECURITY MODE COMMAND with the capabilities that the network received, so that the UE
-/// detects a bidding-down attack (TS 33.401 7.2.4.4).
+/// detects a bidding-down attack, and with the hash of a request without valid protection (TS
+/// 33.401 7.2.4.4).
 pub(super) fn send_security_mode(
     ctx: &mut StepContext<'_, '_>,
     pending: &mut NasSecurity,
@@ -64,6 +67,9 @@ pub(super) fn send_security_mode(
     if let Some(octets) = capability.additional() {
         let additional = NasUeAdditionalSecurityCapability::new(octets);
         command = command.with_replayed_ue_additional_security_capability(additional);
+    }
+    if let Some(hash) = ctx.request_hash {
+        command = command.with_hash_mme(NasHashMme::from_hash_mme(hash));
     }
     let plain = ctx.emm(command);
     ctx.send_new_context(pending, plain);
