@@ -5,12 +5,17 @@ use crate::core::sba;
 use crate::etcd;
 use crate::fabric::{self, FABRIC_PORT, NodeRole};
 use crate::files::{API_TOKEN, CONFIG, DATABASE, RECORDS, UPF_CONFIG};
-use crate::options::{CoreOptions, FIRST_IMSI, HN_KEYS, K, OPC, STATIC_ADDRESSES, SubscriberRecords, UE_NETWORKS};
+use crate::options::{
+    BEHIND_UE, CoreOptions, FIRST_IMSI, HN_KEYS, K, OPC, STATIC_ADDRESSES, SubscriberRecords, UE_NETWORKS,
+};
 use std::fs;
 use std::net::Ipv4Addr;
 use vireo_config::Failure;
 use vireo_subscribers::{OnExisting, Store, Subscriber, key_source};
-use vireo_types::Supi;
+use vireo_types::{Network, Supi, Tac};
+
+/// Tracking area of the lab.
+const TAC: Tac = Tac(1);
 
 /// Creates the subscribers and [`CONFIG`].
 pub fn prepare(options: &CoreOptions) -> Result<(), Failure> {
@@ -51,7 +56,16 @@ pub(crate) fn subscribers(options: &CoreOptions) -> Result<Vec<Subscriber>, Fail
             }
             SubscriberRecords::StaticAddresses => {
                 let address = Ipv4Addr::from(u32::from(STATIC_ADDRESSES.0) + 1 + n as u32);
-                slices.flat_map(|slice| &mut slice.dnns).for_each(|dnn| dnn.static_ipv4 = Some(address));
+                let behind = Ipv4Addr::from(u32::from(address) + BEHIND_UE);
+                let route: Network = format!("{behind}/32").parse()?;
+                slices.flat_map(|slice| &mut slice.dnns).for_each(|dnn| {
+                    (dnn.static_ipv4, dnn.framed_routes) = (Some(address), vec![route]);
+                });
+            }
+            SubscriberRecords::ForbiddenArea => subscriber.subscription.areas.forbidden = vec![TAC],
+            SubscriberRecords::NonAllowedArea => {
+                let area = serde_json::json!({ "not_allowed": [TAC] });
+                subscriber.subscription.areas.service = serde_json::from_value(area)?;
             }
             SubscriberRecords::Equal | SubscriberRecords::OtherSlice { .. } => {}
         }

@@ -22,7 +22,7 @@ use crate::core::Core;
 use crate::emulator::{self, EmulatorOptions, Load, PATIENT};
 use crate::files::create;
 use crate::netns::interface_counters;
-use crate::options::{CoreOptions, STATIC_SCENARIO, SbiOptions, SubscriberRecords, UE_NETWORKS, UNSHED};
+use crate::options::{CoreOptions, RECORDS, SbiOptions, UE_NETWORKS, UNSHED};
 use crate::{Interrupt, Lab, second_upf};
 pub use args::Args;
 use args::{Chain, Ciphering, Datapath, Rat, text};
@@ -242,10 +242,10 @@ fn core_options(args: &Args, lab: &Lab, target: MigrationTarget) -> Result<CoreO
     let answer = if args.implied { "answer = \"implied\"\n" } else { "" };
     Ok(CoreOptions {
         subscribers: args.ues.into(),
-        records: match args.scenario == STATIC_SCENARIO {
-            true => SubscriberRecords::StaticAddresses,
-            false => options.records,
-        },
+        records: RECORDS
+            .iter()
+            .find(|(name, _)| *name == args.scenario)
+            .map_or(options.records, |(_, records)| *records),
         ciphering: vec![text(ciphering).to_uppercase()],
         hosts: args.hosts.unwrap_or(0).into(),
         shards: args.shards.unwrap_or(0),

@@ -1,17 +1,26 @@
 //! Scenarios of single cases: what UEs and gNBs request, and the answer of the core.
 
-use super::{VIREO, scenario_succeeds, scenario_succeeds_with};
+use super::{VIREO, refused, scenario_succeeds, scenario_succeeds_with};
 use std::process::Command;
 
 /// Requests that are served, repeated or refused (TS 24.501 6.4.1, 5.4.5.2).
 #[test]
 fn session_requests_get_their_answers() {
     let served = ["always-on", "static-address", "repeated-request", "replaced-session", "ipv4v6"];
-    let refused = ["unknown-dnn", "unknown-slice", "ssc-modes", "session-types"];
-    for scenario in served.iter().chain(&refused) {
+    let served = served.iter().chain(&["framed-routes", "colliding-request"]);
+    let refused = ["unknown-dnn", "unknown-slice", "ssc-modes", "session-types", "refused-change"];
+    for scenario in served.chain(&refused) {
         scenario_succeeds("nr", scenario);
     }
     scenario_succeeds("eps", "unknown-dnn");
+}
+
+/// Forbidden and non-allowed areas (TS 23.501 5.3.4.1.1).
+#[test]
+fn areas_of_subscribers_are_enforced() {
+    for scenario in ["forbidden-area", "non-allowed-area"] {
+        scenario_succeeds("nr", scenario);
+    }
 }
 
 /// The gNBs compare the policy of each set-up and handover with the configured one (TS 33.501
@@ -45,6 +54,20 @@ fn registrations_of_5g_run_to_their_end() {
     let registrations = ["foreign-guti", "follow-on", "resync", "resync-refused"];
     for scenario in registrations.iter().chain(&["service", "reset", "handover", "restoration"]) {
         scenario_succeeds("nr", scenario);
+    }
+}
+
+/// All cases of one dialect: a RAN node and a UE that each break one rule, beside others that are
+/// served.
+#[test]
+fn misbehaving_nodes_get_their_answers() {
+    for rat in ["nr", "eps"] {
+        // Each case has subscribers of its own.
+        let line = ["demo", "--ues", "100", "--rat", rat, "--scenario", "bad-input"];
+        let output = Command::new(VIREO).args(line).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(refused(&output.stderr) || output.status.success(), "{rat}: {text}{errors}");
     }
 }
 
