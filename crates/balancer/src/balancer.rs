@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Monotonic};
 use vireo_cluster::{
-    COMMANDS, Command, CommandReceiver, CommandSender, HostSender, HostTurn, Input, LocalHost, ProgressCounter,
+    COMMANDS, Command, CommandReceiver, CommandSender, HostSender, HostTurn, HostTurns, Input, LocalHost,
+    ProgressCounter,
 };
 use vireo_core::amf::access;
 use vireo_core::amf::n2::Route;
@@ -413,7 +414,7 @@ impl Balancer {
     /// Runs the host on this thread until nothing waits, and executes its commands. Returns true if
     /// it has more to do.
     fn run_host(&mut self) -> std::io::Result<bool> {
-        for _ in 0..HOST_TURNS {
+        for () in HostTurns::begin(HOST_TURNS) {
             let Hosts::OnThread { host, .. } = &mut self.hosts else { return Ok(false) };
             match host.run_once() {
                 HostTurn::Busy => self.commands(),

@@ -93,6 +93,8 @@ struct Variant {
     ack: &'static str,
     /// True if owner and replicas serve in turn.
     in_turn: bool,
+    /// True if hosts with copies run the steps on their own threads.
+    is_inline: bool,
     /// Number of shards, if UEs of all hosts are active: hosts without copies that run the steps on
     /// their own threads.
     shards: Option<usize>,
@@ -106,6 +108,7 @@ const OWNER: Variant = Variant {
     replicas: 1,
     ack: "one",
     in_turn: false,
+    is_inline: false,
     shards: None,
     is_tree: false,
 };
@@ -139,8 +142,34 @@ const TWO_OF_RUN: Variant = Variant {
     is_tree: true,
     ..TWO_SHARDS
 };
-const VARIANTS: [Variant; 9] =
-    [OWNER, TURNS, OWNER_OF_TWO, TURNS_OF_TWO, NO_ACK, ONE_SHARD, TWO_SHARDS, ONE_OF_RUN, TWO_OF_RUN];
+const INLINE_OWNER: Variant =
+    Variant { name: "owner, inline", about: "The owner serves; hosts with inline steps.", is_inline: true, ..OWNER };
+const INLINE_TURNS: Variant = Variant {
+    name: "in turn, inline",
+    about: "Owner and replica serve in turn; hosts with inline steps.",
+    is_inline: true,
+    ..TURNS
+};
+const INLINE_NO_ACK: Variant = Variant {
+    name: "no acknowledgement, inline",
+    about: "As no acknowledgement; hosts with inline steps.",
+    is_inline: true,
+    ..NO_ACK
+};
+const VARIANTS: [Variant; 12] = [
+    OWNER,
+    TURNS,
+    OWNER_OF_TWO,
+    TURNS_OF_TWO,
+    NO_ACK,
+    ONE_SHARD,
+    TWO_SHARDS,
+    ONE_OF_RUN,
+    TWO_OF_RUN,
+    INLINE_OWNER,
+    INLINE_TURNS,
+    INLINE_NO_ACK,
+];
 
 impl Variant {
     /// Returns the options of the core for this number of subscribers.
@@ -151,7 +180,7 @@ impl Variant {
     }
 
     fn tables(self) -> String {
-        let Variant { replicas, ack, in_turn, .. } = self;
+        let Variant { replicas, ack, in_turn, is_inline, .. } = self;
         if self.is_tree {
             // The lab adds the table of several shards.
             let inline = "[pools]\nworker-model = \"inline\"\n\n";
@@ -161,7 +190,10 @@ impl Variant {
             return format!("[replication]\nmode = \"none\"\n\n[pools]\nworker-model = \"inline\"\n\n{UNSHED}");
         }
         let serve = if in_turn { "serve = \"procedure\"\ninter = \"round-robin\"\n" } else { "serve = \"owner\"\n" };
-        format!("[replication]\nmode = \"hot\"\nreplicas = {replicas}\nack = {ack:?}\n\n[steering]\n{serve}\n{UNSHED}")
+        let pools = if is_inline { "[pools]\nworker-model = \"inline\"\n\n" } else { "" };
+        format!(
+            "[replication]\nmode = \"hot\"\nreplicas = {replicas}\nack = {ack:?}\n\n[steering]\n{serve}\n{pools}{UNSHED}"
+        )
     }
 }
 
@@ -439,77 +471,145 @@ impl Watch {
     }
 }
 
+/// Variants from which the cost of a replica follows.
+struct ReplicaVariants {
+    /// Who serves, in the names of figures.
+    who: &'static str,
+    owner: Variant,
+    turns: Variant,
+    no_ack: Variant,
+    /// Mark of the added one-way delays.
+    delays: f64,
+    /// True if the cost has marks.
+    has_marks: bool,
+}
+
+const REPLICA_VARIANTS: [ReplicaVariants; 3] = [
+    ReplicaVariants {
+        who: "the replica of 1",
+        owner: OWNER,
+        turns: TURNS,
+        no_ack: NO_ACK,
+        delays: FIRST_DELAYS,
+        has_marks: true,
+    },
+    ReplicaVariants {
+        who: "a replica of 2, in the mean",
+        owner: OWNER_OF_TWO,
+        turns: TURNS_OF_TWO,
+        no_ack: NO_ACK,
+        delays: OTHER_DELAYS,
+        has_marks: false,
+    },
+    ReplicaVariants {
+        who: "the replica of 1, inline",
+        owner: INLINE_OWNER,
+        turns: INLINE_TURNS,
+        no_ack: INLINE_NO_ACK,
+        delays: FIRST_DELAYS,
+        has_marks: true,
+    },
+];
+
+/// Returns the outcome of a variant.
+fn outcome_of(round: &Round, variant: Variant) -> Outcome {
+    VARIANTS.iter().position(|other| *other == variant).map_or_else(Outcome::default, |at| round[at])
+}
+
 /// Returns the one-way delay between two hosts in microseconds: with an acknowledgement an effect
 /// waits for two.
-fn one_way_us(round: &Round) -> f64 {
-    (round[0].latency_us - round[4].latency_us) / 2.0
+fn one_way_us(round: &Round, owner: Variant, no_ack: Variant) -> f64 {
+    (outcome_of(round, owner).latency_us - outcome_of(round, no_ack).latency_us) / 2.0
 }
 
 fn figures(rounds: &[Round]) -> Result<Vec<Figure>, Failure> {
     let each = |value: &dyn Fn(&Round) -> f64| {
         Measured::each(rounds, value).ok_or_else(|| Failure("nothing was measured".into()))
     };
+    let of = |variant: Variant, value: fn(&Outcome) -> f64| each(&|round| value(&outcome_of(round, variant)));
+    let total = |variant: Variant| of(variant, |outcome| outcome.cpu.total());
+    let hosts = |variant: Variant| of(variant, |outcome| outcome.cpu.hosts());
     let mut figures = vec![
-        Figure::new("CPU, served by the owner, 1 replica", "us", each(&|round| round[0].cpu.total())?),
-        Figure::new("CPU, served by the owner, 2 replicas", "us", each(&|round| round[2].cpu.total())?),
-        Figure::new("latency, served by the owner, 1 replica", "us", each(&|round| round[0].latency_us)?),
-        Figure::new("one-way delay between hosts, with wake-ups", "us", each(&one_way_us)?),
-    ];
-    figures.extend([
-        Figure::new("CPU of the hosts, 1 shard", "us", each(&|round| round[5].cpu.hosts())?),
-        Figure::new("CPU of the hosts, 2 shards", "us", each(&|round| round[6].cpu.hosts())?),
+        Figure::new("CPU, served by the owner, 1 replica", "us", total(OWNER)?),
+        Figure::new("CPU, served by the owner, 2 replicas", "us", total(OWNER_OF_TWO)?),
+        Figure::new("CPU, served by the owner, 1 replica, inline", "us", total(INLINE_OWNER)?),
+        Figure::new("latency, served by the owner, 1 replica", "us", of(OWNER, |outcome| outcome.latency_us)?),
+        Figure::new(
+            "latency, served by the owner, 1 replica, inline",
+            "us",
+            of(INLINE_OWNER, |outcome| outcome.latency_us)?,
+        ),
+        Figure::new(
+            "one-way delay between hosts, with wake-ups",
+            "us",
+            each(&|round| one_way_us(round, OWNER, NO_ACK))?,
+        ),
+        Figure::new("CPU of the hosts, 1 shard", "us", hosts(ONE_SHARD)?),
+        Figure::new("CPU of the hosts, 2 shards", "us", hosts(TWO_SHARDS)?),
         Figure::new(
             "requests per CPU-second of a shard, of two by of one",
             "",
-            each(&|round| 2.0 * round[5].cpu.hosts() / round[6].cpu.hosts())?,
+            each(&|round| 2.0 * outcome_of(round, ONE_SHARD).cpu.hosts() / outcome_of(round, TWO_SHARDS).cpu.hosts())?,
         )
         .mark(Bound::AtLeast(TWO_BY_ONE)),
-        Figure::new("CPU of vireo run, 1 shard", "us", each(&|round| round[7].cpu.total())?),
-        Figure::new("CPU of vireo run, 2 shards with copies", "us", each(&|round| round[8].cpu.total())?),
-        Figure::new("memory of vireo run, 1 shard", "MiB", each(&|round| round[7].memory_mib)?),
-        Figure::new("memory of vireo run, 2 shards with copies", "MiB", each(&|round| round[8].memory_mib)?),
-    ]);
-    let pairs =
-        [("the replica of 1", 0, 1, FIRST_DELAYS, true), ("a replica of 2, in the mean", 2, 3, OTHER_DELAYS, false)];
-    for (who, owner, turns, delays, is_first) in pairs {
-        let of = |round: &Round| ByReplica::from_mixture(&round[owner], &round[turns]);
-        if !rounds.iter().all(|round| of(round).is_some()) {
-            continue;
-        }
-        let replica = |value: &dyn Fn(&ByReplica, &Outcome, &Round) -> f64| {
-            each(&|round| of(round).map_or(f64::NAN, |replica| value(&replica, &round[owner], round)))
-        };
-        let named = |what: &str| format!("{what}, served by {who}");
-        let more = Figure::new(
-            named("CPU beyond that of the owner"),
-            "%",
-            replica(&|replica, owner, _| (replica.cpu.total() / owner.cpu.total() - 1.0) * 100.0)?,
-        );
-        let part = Figure::new(
-            named("CPU of the owner, of all"),
-            "%",
-            replica(&|replica, _, _| replica.cpu.owner * 100.0 / replica.cpu.total())?,
-        );
-        figures.extend([
-            Figure::new(named("CPU"), "us", replica(&|replica, _, _| replica.cpu.total())?),
-            if is_first { more.mark(Bound::AtMost(MORE_CPU)) } else { more },
-            if is_first { part.mark(Bound::AtMost(OWNERS_PART)) } else { part },
-            Figure::new(
-                named("CPU of the owner, of what it needs to serve"),
-                "%",
-                replica(&|replica, owner, _| replica.cpu.owner * 100.0 / owner.cpu.owner)?,
-            ),
-            Figure::new(
-                named("added one-way delays"),
-                "",
-                replica(&|replica, owner, round| (replica.latency_us - owner.latency_us) / one_way_us(round))?,
-            )
-            .mark(Bound::AtMost(delays)),
-        ]);
-        let conflicts = |round: &Round| round[turns].refused as f64 * 100.0 / round[turns].proposals.max(1) as f64;
-        figures.push(Figure::new(named("proposals refused"), "%", each(&conflicts)?).mark(Bound::Below(CONFLICTS)));
+        Figure::new("CPU of vireo run, 1 shard", "us", total(ONE_OF_RUN)?),
+        Figure::new("CPU of vireo run, 2 shards with copies", "us", total(TWO_OF_RUN)?),
+        Figure::new("memory of vireo run, 1 shard", "MiB", of(ONE_OF_RUN, |outcome| outcome.memory_mib)?),
+        Figure::new("memory of vireo run, 2 shards with copies", "MiB", of(TWO_OF_RUN, |outcome| outcome.memory_mib)?),
+    ];
+    for variants in REPLICA_VARIANTS {
+        figures.extend(replica_figures(&variants, rounds)?);
     }
     Ok(figures)
+}
+
+/// Returns the figures of procedures that a replica serves; none if it served too few.
+fn replica_figures(variants: &ReplicaVariants, rounds: &[Round]) -> Result<Vec<Figure>, Failure> {
+    let ReplicaVariants { who, owner, turns, no_ack, delays, has_marks } = *variants;
+    let of = |round: &Round| ByReplica::from_mixture(&outcome_of(round, owner), &outcome_of(round, turns));
+    if !rounds.iter().all(|round| of(round).is_some()) {
+        return Ok(Vec::new());
+    }
+    let each = |value: &dyn Fn(&Round) -> f64| {
+        Measured::each(rounds, value).ok_or_else(|| Failure("nothing was measured".into()))
+    };
+    let replica = |value: &dyn Fn(&ByReplica, &Outcome, &Round) -> f64| {
+        each(&|round| of(round).map_or(f64::NAN, |replica| value(&replica, &outcome_of(round, owner), round)))
+    };
+    let conflicts = |round: &Round| {
+        let turns = outcome_of(round, turns);
+        turns.refused as f64 * 100.0 / turns.proposals.max(1) as f64
+    };
+    let named = |what: &str| format!("{what}, served by {who}");
+    let more = Figure::new(
+        named("CPU beyond that of the owner"),
+        "%",
+        replica(&|replica, owner, _| (replica.cpu.total() / owner.cpu.total() - 1.0) * 100.0)?,
+    );
+    let part = Figure::new(
+        named("CPU of the owner, of all"),
+        "%",
+        replica(&|replica, _, _| replica.cpu.owner * 100.0 / replica.cpu.total())?,
+    );
+    Ok(vec![
+        Figure::new(named("CPU"), "us", replica(&|replica, _, _| replica.cpu.total())?),
+        if has_marks { more.mark(Bound::AtMost(MORE_CPU)) } else { more },
+        if has_marks { part.mark(Bound::AtMost(OWNERS_PART)) } else { part },
+        Figure::new(
+            named("CPU of the owner, of what it needs to serve"),
+            "%",
+            replica(&|replica, owner, _| replica.cpu.owner * 100.0 / owner.cpu.owner)?,
+        ),
+        Figure::new(
+            named("added one-way delays"),
+            "",
+            replica(&|replica, outcome, round| {
+                (replica.latency_us - outcome.latency_us) / one_way_us(round, owner, no_ack)
+            })?,
+        )
+        .mark(Bound::AtMost(delays)),
+        Figure::new(named("proposals refused"), "%", each(&conflicts)?).mark(Bound::Below(CONFLICTS)),
+    ])
 }
 
 fn notes(rounds: &[Round]) -> Vec<String> {
@@ -528,8 +628,12 @@ fn notes(rounds: &[Round]) -> Vec<String> {
          processes; two shards of it have copies of each other's UEs."
             .to_owned(),
     ];
-    if rounds.iter().any(|round| ByReplica::from_mixture(&round[0], &round[1]).is_none()) {
-        notes.push("Replicas served too few procedures: the figures of replicas are missing.".to_owned());
+    let is_missing = |round: &Round| {
+        let of = |variants: &ReplicaVariants| (outcome_of(round, variants.owner), outcome_of(round, variants.turns));
+        REPLICA_VARIANTS.iter().map(of).any(|(owner, turns)| ByReplica::from_mixture(&owner, &turns).is_none())
+    };
+    if rounds.iter().any(is_missing) {
+        notes.push("Replicas of a variant served too few procedures: their figures are missing.".to_owned());
     }
     notes
 }
@@ -569,7 +673,8 @@ mod tests {
         assert_eq!(ByReplica::from_mixture(&owner, &of(cpu(40.0, 10.0), 500.0, 0.0)), None);
         let shards = [of(cpu(40.0, 0.0), 0.0, 0.0), of(cpu(42.0, 0.0), 0.0, 0.0)];
         let [one, two] = shards;
-        let round = [owner, turns, owner, turns, of(cpu(40.0, 10.0), 300.0, 0.0), one, two, one, two];
+        let no_ack = of(cpu(40.0, 10.0), 300.0, 0.0);
+        let round = [owner, turns, owner, turns, no_ack, one, two, one, two, owner, turns, no_ack];
         let figures = figures(&[round]).unwrap();
         let figure = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();
         assert_eq!(figure("one-way delay between hosts, with wake-ups").ours.median, 100.0);

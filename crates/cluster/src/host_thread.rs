@@ -6,12 +6,12 @@
 use crate::command::COMMANDS;
 use crate::error::LinkError;
 use crate::link::{HostQueues, Link, RunningLink};
-use crate::local_host::{HostTurn, LocalHost};
+use crate::local_host::{HostTurn, HostTurns, LocalHost};
 use crate::poll_set::wait;
 use crate::replicator::ReplicatorThread;
 
 /// Maximum number of turns of the host before sockets are read again.
-const HOST_TURNS: usize = 16;
+const HOST_TURNS: u32 = 16;
 /// Commands that wait for a balancer beyond which the host does not run: one turn adds fewer than
 /// the rest of the queue, so that this thread never waits for itself.
 const MAX_WAITING: usize = COMMANDS / 2;
@@ -48,7 +48,7 @@ fn run_loop(
     loop {
         link.run_once()?;
         let mut is_busy = false;
-        for _ in 0..HOST_TURNS {
+        for () in HostTurns::begin(HOST_TURNS) {
             if link.waiting_commands() > MAX_WAITING {
                 break;
             }

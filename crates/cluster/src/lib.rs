@@ -39,7 +39,7 @@ pub use host_thread::HostThread;
 pub use input::{ClaimedUe, Input, LoadedBuckets};
 pub use input_queue::{HostReceiver, HostSender, HostWaker, SharedThreadWaker};
 pub use link::{HostQueues, Link, LinkStatus};
-pub use local_host::{HostTurn, LocalHost};
+pub use local_host::{HostTurn, HostTurns, LocalHost};
 pub use progress::ProgressCounter;
 pub use resident_controller::ResidentController;
 pub use server_address::{ServerAddress, ServerAddressError, resolve};

@@ -1,6 +1,36 @@
 //! A host that runs on the thread of its balancer or of its link.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Time after which a host on the thread of its sockets has no further turn before these are read:
+/// other hosts wait for its answers to copies and proposals, and the balancer recalls the inputs of
+/// a proposal after 50 ms.
+const TURNS_TIME: Duration = Duration::from_millis(1);
+
+/// The turns that a host has until its thread reads the sockets again.
+#[derive(Debug)]
+pub struct HostTurns {
+    begin: Instant,
+    taken: u32,
+    at_most: u32,
+}
+
+impl HostTurns {
+    /// Begins so many turns at most. The first is always taken.
+    pub fn begin(at_most: u32) -> Self {
+        HostTurns { begin: Instant::now(), taken: 0, at_most }
+    }
+}
+
+impl Iterator for HostTurns {
+    type Item = ();
+
+    fn next(&mut self) -> Option<()> {
+        let may_run = self.taken == 0 || self.taken < self.at_most && self.begin.elapsed() < TURNS_TIME;
+        self.taken += u32::from(may_run);
+        may_run.then_some(())
+    }
+}
 
 /// What a turn of a host has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,4 +56,18 @@ pub trait LocalHost: Send + std::fmt::Debug {
 
     /// Ends the host. Its last commands are then queued.
     fn end(self: Box<Self>);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_end_by_number_and_by_time() {
+        let now = Instant::now();
+        let count = |begin| HostTurns { begin, ..HostTurns::begin(16) }.count();
+        assert_eq!(count(now + Duration::from_secs(3600)), 16);
+        let long_ago = now.checked_sub(TURNS_TIME).expect("a machine that has run for a millisecond");
+        assert_eq!(count(long_ago), 1, "a slow host has one turn");
+    }
 }

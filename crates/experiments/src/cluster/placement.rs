@@ -20,10 +20,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "placement-real",
     about: "Are procedures in time on three real hosts, of which one owns all busy UEs, if each procedure has its host?",
     paper: "MMLite, figures 10 and 11 (simulated there)",
-    informative: Some(
-        "No run of this skew is recorded yet. With 45% of the procedures at the busy UEs, a single run met the marks \
-         but for the share of the replicas, 19.5%.",
-    ),
+    informative: None,
     run: Run::EitherRat(run),
 };
 
