@@ -22,7 +22,7 @@ use crate::core::Core;
 use crate::emulator::{self, EmulatorOptions, Load, PATIENT};
 use crate::files::create;
 use crate::netns::interface_counters;
-use crate::options::{CoreOptions, RECORDS, SbiOptions, UE_NETWORKS, UNSHED};
+use crate::options::{BEHIND_UES, CoreOptions, RECORDS, SbiOptions, UE_NETWORKS, UNSHED};
 use crate::{Interrupt, Lab, second_upf};
 pub use args::Args;
 use args::{Chain, Ciphering, Datapath, Rat, text};
@@ -65,7 +65,7 @@ fn run_scenario(args: &Args) -> Result<(), Failure> {
     let pcap = args.pcap.as_deref().map(create).transpose()?;
     let log = args.core_log.as_deref().map(create).transpose()?;
 
-    let lab = Lab::build(&UE_NETWORKS)?;
+    let lab = Lab::build(&[UE_NETWORKS[0], UE_NETWORKS[1], BEHIND_UES])?;
     let interrupt = Interrupt::listen()?;
     eprintln!("demo: namespaces for core, RAN and data network are up");
     // Starts before the core, so that the capture includes the PFCP association.
