@@ -20,6 +20,8 @@ RAN_ID = 0x00C0FFEE
 GNB = ("globalGNB-ID", {"pLMNIdentity": PLMN, "gNB-ID": ("gNB-ID", (0x000102, 24))})
 TAI = {"pLMNIdentity": PLMN, "tAC": TAC}
 CELL = {"pLMNIdentity": PLMN, "nRCellIdentity": (0x000102003, 36)}
+RECOMMENDED_CELLS = {"recommendedCellList": [
+    {"nGRAN-CGI": ("nR-CGI", CELL), "timeStayedInCell": 7}, {"nGRAN-CGI": ("nR-CGI", CELL)}]}
 LOCATION = ("userLocationInformationNR", {"nR-CGI": CELL, "tAI": TAI, "timeStamp": bytes.fromhex("e5a1b2c3")})
 EUTRA_CELL = {"pLMNIdentity": PLMN, "eUTRACellIdentity": (0x1234501, 28)}
 EUTRA_LOCATION = ("userLocationInformationEUTRA", {"eUTRA-CGI": EUTRA_CELL, "tAI": TAI})
@@ -269,6 +271,11 @@ def node_messages():
         "Paging", ("UEPagingIdentity", paging), ("PagingDRX", "v128"), ("TAIListForPaging", [{"tAI": TAI}]),
         ("PagingPriority", "priolevel3"),
         ("EUTRA-PagingeDRXInformation", {"eUTRA-paging-eDRX-Cycle": "hf8", "eUTRA-paging-Time-Window": "s4"}))
+    yield "Paging-assistance", initiating(
+        "Paging", ("UEPagingIdentity", paging), ("PagingDRX", "v128"), ("TAIListForPaging", [{"tAI": TAI}]),
+        ("AssistanceDataForPaging", {
+            "assistanceDataForRecommendedCells": {"recommendedCellsForPaging": RECOMMENDED_CELLS},
+            "pagingAttemptInformation": {"pagingAttemptCount": 2, "intendedNumberOfPagingAttempts": 5}}))
     yield "OverloadStart", initiating("OverloadStart", ("AMFTrafficLoadReductionIndication", 50))
     for name, action, percent in [
         ("signalling", "reject-rrc-cr-signalling", 40),
@@ -292,6 +299,13 @@ def connection_messages():
     """Messages of a UE's NG connection that carry no PDU session."""
     yield "InitialUEMessage", initial_ue_message()
     yield "DownlinkNASTransport", initiating("DownlinkNASTransport", *IDS, ("NAS-PDU", NAS))
+    areas = {
+        "servingPLMN": PLMN,
+        "forbiddenAreaInformation": [{
+            "pLMNIdentity": PLMN, "forbiddenTACs": [bytes.fromhex("000002"), bytes.fromhex("ffffff")]}],
+        "serviceAreaInformation": [{"pLMNIdentity": PLMN, "notAllowedTACs": [bytes.fromhex("000007")]}]}
+    yield "DownlinkNASTransport-information", initiating(
+        "DownlinkNASTransport", *IDS, ("NAS-PDU", NAS), ("MobilityRestrictionList", areas), ("IndexToRFSP", 7))
     yield "UplinkNASTransport", initiating(
         "UplinkNASTransport", *IDS, ("NAS-PDU", NAS), ("UserLocationInformation", LOCATION))
     yield "NASNonDeliveryIndication", initiating(
@@ -336,6 +350,11 @@ def connection_messages():
     yield "UEContextReleaseComplete", successful(
         "UEContextReleaseComplete", *IDS, ("UserLocationInformation", LOCATION),
         ("PDUSessionResourceListCxtRelCpl", [{"pDUSessionID": 5}]))
+    yield "UEContextReleaseComplete-recommended", successful(
+        "UEContextReleaseComplete", *IDS, ("InfoOnRecommendedCellsAndRANNodesForPaging", {
+            "recommendedCellsForPaging": RECOMMENDED_CELLS,
+            "recommendRANNodesForPaging": {"recommendedRANNodeList": [
+                {"aMFPagingTarget": ("globalRANNodeID", GNB)}, {"aMFPagingTarget": ("tAI", TAI)}]}}))
     yield "UERadioCapabilityInfoIndication", initiating(
         "UERadioCapabilityInfoIndication", *IDS, ("UERadioCapability", bytes(range(64))))
     yield "UERadioCapabilityInfoIndication-formats", initiating(

@@ -2,6 +2,7 @@
 //!
 //! Types are named after the services of TS 29.503. Responses arrive as events.
 
+mod areas;
 mod terms;
 mod vectors;
 
@@ -10,11 +11,12 @@ use serde::ser::SerializeTuple;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
-use vireo_types::{Dialect, Dnn, Network, PduSessionType, Plmn, Snssai, Supi};
+use vireo_types::{Dialect, Dnn, Network, PduSessionType, Plmn, Snssai, Supi, Tac};
 use zeroize::Zeroize;
 
-pub(crate) use terms::{Addressing, mark_further, read_further};
+pub use areas::{AreaRestrictions, FORBIDDEN_AREAS, SERVICE_AREA, ServiceArea};
 pub use terms::{FRAMED_ROUTES, UpProtection, UpSecurity};
+pub(crate) use terms::{FurtherTerms, mark_further, read_further};
 pub use vectors::{AuthenticationMethod, AuthenticationMethodError, AuthenticationVector, TransformedVector};
 
 /// Nudm_UEAuthentication_Get: requests one authentication vector and, if needed, the de-concealment
@@ -125,6 +127,8 @@ pub struct Subscription {
     pub suspended: bool,
     /// Index to RAT/Frequency Selection Priority, 1 to 256 (TS 23.501 5.3.4.3, TS 36.300 annex I).
     pub rfsp: Option<NonZeroU16>,
+    /// Restrictions by tracking area.
+    pub areas: AreaRestrictions,
 }
 
 /// Bits of an uplink rate that a UE-AMBR does not have. In binary forms they are the restriction to
@@ -171,7 +175,7 @@ impl Subscription {
             downlink_bps: marked.downlink_bps & !(RESTRICTS_DCNR | SUSPENDED | RFSP),
         };
         let rfsp = NonZeroU16::new(((marked.downlink_bps & RFSP) >> RFSP_SHIFT) as u16);
-        Subscription { slices, ambr, only, restricts_dcnr, suspended, rfsp }
+        Subscription { slices, ambr, only, restricts_dcnr, suspended, rfsp, areas: AreaRestrictions::default() }
     }
 }
 
@@ -198,6 +202,10 @@ struct ReadableSubscription<S> {
     suspended: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rfsp: Option<NonZeroU16>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    forbidden_areas: Vec<Tac>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    service_area: Option<ServiceArea>,
 }
 
 /// Binary form of a subscribed S-NSSAI.
@@ -208,7 +216,7 @@ struct BinarySlice {
     dnns: Vec<BinaryNetwork>,
 }
 
-/// Binary form of a data network. [`Addressing`] is apart.
+/// Binary form of a data network, without what [`FurtherTerms`] has.
 #[derive(Serialize, Deserialize)]
 struct BinaryNetwork {
     dnn: Dnn,
@@ -242,7 +250,7 @@ impl BinarySlice {
 }
 
 /// Reads the binary form of a subscription: slices, marked UE-AMBR and, if that has the mark,
-/// [`Addressing`]. Release 0.2.0 does not read the last.
+/// [`FurtherTerms`]. Release 0.2.0 does not read the last.
 struct BinaryVisitor;
 
 impl<'de> Visitor<'de> for BinaryVisitor {
@@ -259,7 +267,7 @@ impl<'de> Visitor<'de> for BinaryVisitor {
         let slices = slices.into_iter().map(BinarySlice::slice).collect();
         let mut subscription = Subscription::from_marked(slices, ambr);
         if further {
-            subscription.set_addressing(seq.next_element()?.ok_or_else(missing)?);
+            subscription.set_further(seq.next_element()?.ok_or_else(missing)?);
         }
         Ok(subscription)
     }
@@ -268,13 +276,13 @@ impl<'de> Visitor<'de> for BinaryVisitor {
 impl Serialize for Subscription {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         if !s.is_human_readable() {
-            let addressing = self.addressing();
-            let further = !addressing.is_empty();
+            let terms = self.further();
+            let further = !terms.is_empty();
             let mut binary = s.serialize_tuple(2 + usize::from(further))?;
             binary.serialize_element(&self.slices.iter().map(BinarySlice::from_slice).collect::<Vec<_>>())?;
             binary.serialize_element(&mark_further(self.marked_ambr(), further))?;
             if further {
-                binary.serialize_element(&addressing)?;
+                binary.serialize_element(&terms)?;
             }
             return binary.end();
         }
@@ -284,7 +292,10 @@ impl Serialize for Subscription {
         });
         let Subscription { restricts_dcnr, suspended, rfsp, .. } = *self;
         let (slices, ambr) = (&self.slices, self.ambr);
-        ReadableSubscription { slices, ambr, only, restricts_dcnr, suspended, rfsp }.serialize(s)
+        let AreaRestrictions { forbidden: forbidden_areas, service: service_area } = self.areas.clone();
+        let readable =
+            ReadableSubscription { slices, ambr, only, restricts_dcnr, suspended, rfsp, forbidden_areas, service_area };
+        readable.serialize(s)
     }
 }
 
@@ -293,8 +304,9 @@ impl<'de> Deserialize<'de> for Subscription {
         if !d.is_human_readable() {
             return d.deserialize_tuple(3, BinaryVisitor);
         }
-        let ReadableSubscription { slices, ambr, only, restricts_dcnr, suspended, rfsp } =
-            ReadableSubscription::deserialize(d)?;
+        let readable = ReadableSubscription::deserialize(d)?;
+        let ReadableSubscription { slices, ambr, only, restricts_dcnr, suspended, rfsp, .. } = readable;
+        let areas = AreaRestrictions { forbidden: readable.forbidden_areas, service: readable.service_area };
         let only = only.map(|only| match only {
             DialectName::Nr => Dialect::Nr,
             DialectName::Eps => Dialect::Eps,
@@ -302,7 +314,7 @@ impl<'de> Deserialize<'de> for Subscription {
         if rfsp.is_some_and(|index| index.get() > 256) {
             return Err(D::Error::custom("rfsp: 1 to 256 is allowed"));
         }
-        Ok(Subscription { slices, ambr, only, restricts_dcnr, suspended, rfsp })
+        Ok(Subscription { slices, ambr, only, restricts_dcnr, suspended, rfsp, areas })
     }
 }
 

@@ -69,6 +69,10 @@ pub mod traffic;
 pub mod ue;
 pub mod usim;
 
+/// Distance of a host in the network behind a UE from the IPv4 address of the UE, in the steps with
+/// framed routes. The subscriber's framed route contains that address.
+pub const BEHIND_UE: u32 = 0x1_0000;
+
 pub use error::Error;
 pub use mutate::{GoodUes, Growth, Mutations};
 pub use options::{BusyUes, Echoes, LAB_K, LAB_OPC, Load, NGAP_PORT, Options, Retry, S1AP_PORT, Subscribers};

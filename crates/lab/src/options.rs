@@ -16,8 +16,17 @@ pub const UE_NETWORKS: [&str; 2] = ["10.45.0.0/16", "fd45::/48"];
 
 /// Static addresses of UEs, the last half of their IPv4 network.
 pub(crate) const STATIC_ADDRESSES: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 45, 128, 0), 17);
-/// Emulator scenario whose UEs have static addresses.
-pub(crate) const STATIC_SCENARIO: &str = "static-address";
+/// Distance of the framed route of a UE from its static address, as in the emulator's scenario.
+pub(crate) const BEHIND_UE: u32 = 0x1_0000;
+/// Networks behind UEs, which the data network routes to the core.
+pub(crate) const BEHIND_UES: &str = "10.46.0.0/16";
+/// Emulator scenarios whose subscribers have other records than the usual ones.
+pub(crate) const RECORDS: [(&str, SubscriberRecords); 4] = [
+    ("static-address", SubscriberRecords::StaticAddresses),
+    ("framed-routes", SubscriberRecords::FramedRoutes),
+    ("forbidden-area", SubscriberRecords::ForbiddenArea),
+    ("non-allowed-area", SubscriberRecords::NonAllowedArea),
+];
 
 /// Configuration that disables load shedding. Many unoptimised processes may be congested for a
 /// moment, and detection of dead hosts is slower. Shedding UEs, with a wait of one minute, would be
@@ -129,6 +138,13 @@ pub enum SubscriberRecords {
     OtherSlice { from: u64, sst: u8 },
     /// Each has its own address in [`STATIC_ADDRESSES`].
     StaticAddresses,
+    /// As [`SubscriberRecords::StaticAddresses`], with the address [`BEHIND_UE`] after it as framed
+    /// route.
+    FramedRoutes,
+    /// The tracking area of the lab is a forbidden area.
+    ForbiddenArea,
+    /// The tracking area of the lab is a non-allowed area.
+    NonAllowedArea,
 }
 
 /// Options of the SBI.

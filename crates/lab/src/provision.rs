@@ -5,12 +5,17 @@ use crate::core::sba;
 use crate::etcd;
 use crate::fabric::{self, FABRIC_PORT, NodeRole};
 use crate::files::{API_TOKEN, CONFIG, DATABASE, RECORDS, UPF_CONFIG};
-use crate::options::{CoreOptions, FIRST_IMSI, HN_KEYS, K, OPC, STATIC_ADDRESSES, SubscriberRecords, UE_NETWORKS};
+use crate::options::{
+    BEHIND_UE, BEHIND_UES, CoreOptions, FIRST_IMSI, HN_KEYS, K, OPC, STATIC_ADDRESSES, SubscriberRecords, UE_NETWORKS,
+};
 use std::fs;
 use std::net::Ipv4Addr;
 use vireo_config::Failure;
 use vireo_subscribers::{OnExisting, Store, Subscriber, key_source};
-use vireo_types::Supi;
+use vireo_types::{Network, Supi, Tac};
+
+/// Tracking area of the lab.
+const TAC: Tac = Tac(1);
 
 /// Creates the subscribers and [`CONFIG`].
 pub fn prepare(options: &CoreOptions) -> Result<(), Failure> {
@@ -49,9 +54,19 @@ pub(crate) fn subscribers(options: &CoreOptions) -> Result<Vec<Subscriber>, Fail
             SubscriberRecords::OtherSlice { from, sst } if n >= from => {
                 slices.for_each(|slice| slice.snssai.sst = sst);
             }
-            SubscriberRecords::StaticAddresses => {
+            records @ (SubscriberRecords::StaticAddresses | SubscriberRecords::FramedRoutes) => {
                 let address = Ipv4Addr::from(u32::from(STATIC_ADDRESSES.0) + 1 + n as u32);
-                slices.flat_map(|slice| &mut slice.dnns).for_each(|dnn| dnn.static_ipv4 = Some(address));
+                let behind = Ipv4Addr::from(u32::from(address) + BEHIND_UE);
+                let route: Network = format!("{behind}/32").parse()?;
+                let routes = if records == SubscriberRecords::FramedRoutes { vec![route] } else { Vec::new() };
+                slices.flat_map(|slice| &mut slice.dnns).for_each(|dnn| {
+                    (dnn.static_ipv4, dnn.framed_routes) = (Some(address), routes.clone());
+                });
+            }
+            SubscriberRecords::ForbiddenArea => subscriber.subscription.areas.forbidden = vec![TAC],
+            SubscriberRecords::NonAllowedArea => {
+                let area = serde_json::json!({ "not_allowed": [TAC] });
+                subscriber.subscription.areas.service = serde_json::from_value(area)?;
             }
             SubscriberRecords::Equal | SubscriberRecords::OtherSlice { .. } => {}
         }
@@ -100,7 +115,7 @@ database = "{DATABASE}"
                 "[upf]\nenabled = false\n\n[n4]\nlisten = \"{balancer}:8805\"\n\n[[external-upf]]\nname = \"upf\"\nn4 = {:?}\n",
                 upf_n4()
             ),
-            false => format!("[upf]\nn3 = [\"{CORE}\"]\n{}\n", options.upf),
+            false => format!("[upf]\nn3 = [\"{CORE}\"]\n{}{}\n", framed_routes(options), options.upf),
         },
     );
     for key in &HN_KEYS {
@@ -158,9 +173,15 @@ fn ipv6_pool() -> String {
     if has_ipv6() { format!("ipv6-pool = {:?}", UE_NETWORKS[1]) } else { String::new() }
 }
 
+/// Returns the networks behind UEs.
+fn framed_routes(options: &CoreOptions) -> String {
+    let is_needed = options.records == SubscriberRecords::FramedRoutes;
+    if is_needed { format!("framed-routes = [{BEHIND_UES:?}]\n") } else { String::new() }
+}
+
 fn static_pool(options: &CoreOptions) -> String {
     let (first, bits) = STATIC_ADDRESSES;
-    let is_needed = options.records == SubscriberRecords::StaticAddresses;
+    let is_needed = matches!(options.records, SubscriberRecords::StaticAddresses | SubscriberRecords::FramedRoutes);
     if is_needed { format!("static-ipv4 = \"{first}/{bits}\"\n") } else { String::new() }
 }
 

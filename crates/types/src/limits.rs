@@ -42,5 +42,8 @@ pub const UE_CAPABILITY_OCTETS: usize = 64 * 1024;
 /// Maximum packet of a UE whose user data are sent over NAS. Mobile networks have a link MTU of
 /// 1358 octets (TS 23.060 annex C), N6 one of 1500.
 pub const USER_DATA_OCTETS: usize = 1500;
+/// Maximum Information on Recommended Cells and RAN Nodes for Paging that one context stores: twice
+/// that of the 16 cells and 16 nodes that it may have.
+pub const RECOMMENDED_OCTETS: usize = 1024;
 /// Maximum UE Radio Capability for Paging that one context stores. Each page has it.
 pub const PAGING_CAPABILITY_OCTETS: usize = 1024;

@@ -72,9 +72,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn render(status: &Status) -> String {
-    let Some(first) = status.hosts.first() else {
-        return "no map holds: too few hosts have joined, or no balancer, or this controller stands by\n".into();
-    };
+    members(status).unwrap_or_else(|| {
+        "no map holds: too few hosts have joined, or no balancer, or this controller stands by\n".into()
+    })
+}
+
+/// Returns the members of the cluster map as tables; `None` without a map.
+pub(crate) fn members(status: &Status) -> Option<String> {
+    let first = status.hosts.first()?;
     let mut text =
         format!("epoch {}: {} hosts, {} balancers\n", first.epoch, status.hosts.len(), status.balancers.len());
     let host = |h: &HostStatus| {
@@ -88,7 +93,7 @@ fn render(status: &Status) -> String {
         vec![b.balancer.to_string(), b.address.clone(), n4.to_owned()]
     };
     table(&mut text, &["BALANCER", "HOSTS AT", "N4"], status.balancers.iter().map(balancer));
-    text
+    Some(text)
 }
 
 #[cfg(test)]

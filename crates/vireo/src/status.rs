@@ -2,6 +2,7 @@
 //!
 //! Requests `/status` from the API. Depends only on the structures of the response.
 
+use crate::cluster_command::members;
 use std::fmt::Write as _;
 use vireo_client::ApiArgs;
 use vireo_config::Failure;
@@ -108,6 +109,10 @@ fn render(status: &Status, offset: Option<usize>) -> String {
     table(&mut text, &header, status.upfs.iter().map(upf));
     let header = ["shard", "process", "state", "host", "UEs", "copies", "CPU", "ended", "all copied"];
     table(&mut text, &header, status.shards.iter().map(shard));
+    // Controller and balancers have no UEs, and know who has.
+    if let Some(members) = members(status) {
+        let _ = write!(text, "\n{members}");
+    }
     table(
         &mut text,
         &["worker", "process", "NF", "slice", "kind", "state", "queue", "share", "done", "violations", "takes"],
@@ -307,6 +312,16 @@ mod tests {
         assert!(lines.contains(&worker), "{text}");
         assert!(lines.contains(&"4 - handover active 2 0.250 9 1 12.3 us".split(' ').collect()), "{text}");
         assert!(text.ends_with("2 more UEs: --offset 1, or a higher --ues\n"), "{text}");
+    }
+
+    #[test]
+    fn balancer_lists_members_of_cluster() {
+        use vireo_ops::api::{BalancerStatus, HostStatus};
+        let host = |host| HostStatus { host, buckets: 7, epoch: 9, ..HostStatus::default() };
+        let balancers = vec![BalancerStatus { balancer: 1, holds_n4: true, ..BalancerStatus::default() }];
+        let text = render(&Status { hosts: vec![host(2), host(5)], balancers, ..Status::default() }, Some(0));
+        assert!(text.contains("\nepoch 9: 2 hosts, 1 balancers\n"), "{text}");
+        assert!(text.lines().any(|line| line.split_whitespace().eq(["5", "7", "0"])), "{text}");
     }
 
     #[test]

@@ -78,8 +78,26 @@ struct SubscriptionRecord {
     /// Index to RAT/Frequency Selection Priority.
     #[schema(minimum = 1, maximum = 256)]
     rfsp: Option<u16>,
+    /// Tracking area codes in which the subscriber gets no service.
+    #[schema(max_items = 64)]
+    forbidden_areas: Option<Vec<u32>>,
+    /// Service area restriction in 5G.
+    service_area: Option<ServiceAreaRecord>,
     /// True if the subscriber is suspended: it gets no service.
     suspended: Option<bool>,
+}
+
+/// Service area restriction: one of the two lists of tracking area codes.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ServiceArea)]
+#[allow(dead_code, reason = "a schema")]
+struct ServiceAreaRecord {
+    /// Tracking areas in which the subscriber gets service; in others it may only register.
+    #[schema(min_items = 1, max_items = 16)]
+    allowed: Option<Vec<u32>>,
+    /// Tracking areas in which the subscriber may only register.
+    #[schema(min_items = 1, max_items = 16)]
+    not_allowed: Option<Vec<u32>>,
 }
 
 /// A subscribed slice.

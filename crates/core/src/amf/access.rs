@@ -54,7 +54,7 @@ pub fn usage_report(dialect: Dialect, message: &UeMessage, octets: &[u8]) -> Opt
             | UeMessage::SessionReleaseIndication { .. }
             | UeMessage::ErabModification(_)
             | UeMessage::ReleaseRequest { .. }
-            | UeMessage::ReleaseComplete
+            | UeMessage::ReleaseComplete { .. }
     );
     if dialect == Dialect::Eps && may_have_one { s1::usage_report(octets) } else { None }
 }

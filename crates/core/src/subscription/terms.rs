@@ -1,7 +1,7 @@
-//! Terms of a data network that few subscribers have: UP security policy, static addresses and
-//! framed routes, and their binary forms.
+//! Terms that few subscribers have: UP security policy, static addresses and framed routes of a
+//! data network, and areas; and their binary forms.
 
-use super::{Ambr, Subscription};
+use super::{Ambr, AreaRestrictions, Subscription};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use vireo_types::Network;
@@ -64,9 +64,23 @@ pub(crate) fn read_further(marked: Ambr) -> (Ambr, bool) {
     (mark_further(marked, false), marked.uplink_bps & FURTHER != 0)
 }
 
+/// Elements that most records lack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FurtherTerms {
+    addressing: Vec<Addressing>,
+    areas: AreaRestrictions,
+}
+
+impl FurtherTerms {
+    /// Returns true if there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.addressing.is_empty() && self.areas.is_empty()
+    }
+}
+
 /// Static addresses and framed routes of one data network of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Addressing {
+struct Addressing {
     /// Index of the slice in the subscription.
     slice: u8,
     /// Index of the data network in the slice.
@@ -77,8 +91,19 @@ pub(crate) struct Addressing {
 }
 
 impl Subscription {
+    /// Returns the elements that most records lack.
+    pub(crate) fn further(&self) -> FurtherTerms {
+        FurtherTerms { addressing: self.addressing(), areas: self.areas.clone() }
+    }
+
+    /// Sets the elements that most records lack.
+    pub(crate) fn set_further(&mut self, further: FurtherTerms) {
+        self.areas = further.areas;
+        self.set_addressing(further.addressing);
+    }
+
     /// Returns the static addresses and framed routes of all data networks that have some.
-    pub(crate) fn addressing(&self) -> Vec<Addressing> {
+    fn addressing(&self) -> Vec<Addressing> {
         let slices = self.slices.iter().zip(0..=u8::MAX);
         let networks = slices.flat_map(|(all, slice)| all.dnns.iter().zip(0..=u8::MAX).map(move |one| (slice, one)));
         let addressed = networks.filter(|(_, (dnn, _))| dnn.has_addressing());
@@ -94,7 +119,7 @@ impl Subscription {
     }
 
     /// Sets static addresses and framed routes. Ignores those of other data networks.
-    pub(crate) fn set_addressing(&mut self, all: Vec<Addressing>) {
+    fn set_addressing(&mut self, all: Vec<Addressing>) {
         for Addressing { slice, network, ipv4, ipv6_prefix, framed_routes } in all {
             let slice = self.slices.get_mut(usize::from(slice));
             if let Some(dnn) = slice.and_then(|slice| slice.dnns.get_mut(usize::from(network))) {
@@ -106,8 +131,10 @@ impl Subscription {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ServiceArea;
     use super::*;
     use std::num::NonZeroU16;
+    use vireo_types::Tac;
 
     #[test]
     fn policy_and_priority_share_an_octet() {
@@ -135,6 +162,8 @@ mod tests {
         let policy = UpSecurity { integrity: UpProtection::Required, confidentiality: UpProtection::NotNeeded };
         dnn.up_security = Some(policy);
         subscription.rfsp = NonZeroU16::new(256);
+        let service = Some(ServiceArea::NotAllowed(vec![Tac(7)]));
+        subscription.areas = AreaRestrictions { forbidden: vec![Tac(2), Tac(0xff_ffff)], service };
         let octets = postcard::to_allocvec(&subscription).expect("it encodes");
         assert_eq!(postcard::from_bytes::<Subscription>(&octets), Ok(subscription.clone()));
         let whole = Subscription { slices: vec![Default::default(); 2], ..Subscription::default() };

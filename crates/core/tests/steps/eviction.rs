@@ -40,7 +40,7 @@ fn half_open_ue_is_evicted_at_once() {
     assert!(lab.ran.is_none(), "the gNB has released it");
     // The response to the release is about no UE, and is not answered.
     let complete = lab.received.last().expect("UE CONTEXT RELEASE COMPLETE");
-    assert!(matches!(n2::ue_message(complete), Ok((_, UeMessage::ReleaseComplete))));
+    assert!(matches!(n2::ue_message(complete), Ok((_, UeMessage::ReleaseComplete { .. }))));
     assert!(engine::unknown_ue(vireo_types::Dialect::Nr, complete).is_none());
 }
 

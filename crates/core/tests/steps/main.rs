@@ -1,5 +1,6 @@
 //! Steps of the core against the emulator's UE and gNB, one Rust module per area.
 
+mod areas;
 mod authentication;
 mod collisions;
 mod compatibility;
@@ -21,6 +22,7 @@ mod paging;
 mod procedures;
 mod protection;
 mod ran_changes;
+mod ran_failures;
 mod registration_variants;
 mod relocate;
 mod sba;

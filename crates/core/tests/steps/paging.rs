@@ -14,11 +14,17 @@ use vireo_emulator::ue::{self, Event as UeEvent};
 use vireo_types::*;
 use vireo_wire::pfcp::{self, Element};
 
-/// Returns an idle UE with session 1.
-fn idle() -> Lab {
+/// Returns a connected UE with session 1.
+fn connected() -> Lab {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);
+    lab
+}
+
+/// Returns an idle UE with session 1.
+fn idle() -> Lab {
+    let mut lab = connected();
     lab.idle();
     lab
 }
@@ -276,7 +282,7 @@ fn page_of_5g_has_drx_cycle_and_capability() {
         let drx = Some((Dialect::Nr, DrxCycle::Frames256));
         let info = PagingInfo { coding, capability: own.paging.clone(), drx, ..PagingInfo::default() };
         let reachability = Reachability { area: [tai].into_iter().collect(), paging: info, ..Reachability::default() };
-        let page = nr::paging(guami, Tmsi(7), &reachability, None);
+        let page = nr::paging(guami, Tmsi(7), &reachability, nr::Page::default());
         let page = NGAP_PDU::decode(&page).expect("a PDU");
         assert_eq!(page.check().expect("it decodes"), vec![]);
         assert_eq!(page.ie::<ie::PagingDRX>().and_then(Result::ok), Some(PagingDRX::v256));
@@ -407,14 +413,70 @@ fn extended_drx_of_ng_enb_delays_page() {
 #[test]
 fn page_equals_golden() {
     use vireo_core::amf::context::ExtendedDrx;
+    use vireo_core::amf::procedures::paging::nr;
     let tai = Tai { plmn: "99970".parse().expect("digits"), tac: Tac(1) };
     let guami = Guami { plmn: tai.plmn, region: 2, set: 1, pointer: 3 };
     let drx = Some((Dialect::Nr, DrxCycle::Frames128));
     let extended_drx = Some(ExtendedDrx { cycle: 5, window: 3 });
     let paging = PagingInfo { drx, extended_drx, ..PagingInfo::default() };
     let reachability = Reachability { area: [tai].into_iter().collect(), paging, ..Reachability::default() };
-    let page = vireo_core::amf::procedures::paging::nr::paging(guami, Tmsi(0xdead_beef), &reachability, Some(3));
-    assert_eq!(page, crate::golden::nr("Paging-extended-drx"));
+    let page = |reachability: &Reachability, page| nr::paging(guami, Tmsi(0xdead_beef), reachability, page);
+    let with_priority = nr::Page { priority: Some(3), ..nr::Page::default() };
+    assert_eq!(page(&reachability, with_priority), crate::golden::nr("Paging-extended-drx"));
+    // The recommended cells of pycrate's UE CONTEXT RELEASE COMPLETE.
+    let complete = crate::golden::nr("UEContextReleaseComplete-recommended");
+    let message = vireo_core::amf::n2::ue_message(&complete).map(|(_, message)| message);
+    let Ok(vireo_core::amf::n2::UeMessage::ReleaseComplete { recommended }) = message else { panic!("{message:?}") };
+    let paging = PagingInfo { drx, ..PagingInfo::default() };
+    let reachability = Reachability { paging, recommended, ..reachability };
+    let recommended = nr::recommended(&reachability);
+    let second = nr::Page { attempts: (2, 5), recommended: recommended.as_ref(), ..nr::Page::default() };
+    assert_eq!(page(&reachability, second), crate::golden::nr("Paging-assistance"));
+}
+
+/// A UE is first paged by its last gNB and the recommended ones; each page has the recommended
+/// cells. They are those of the last connection alone.
+#[test]
+fn recommended_nodes_and_cells_are_paged() {
+    use vireo_wire::ngap::*;
+    let mut lab = connected();
+    let plmn = || PLMNIdentity([0x99, 0xf9, 0x07]);
+    let global = helpers::global_gnb_id(plmn(), 2, 24).expect("a gNB ID");
+    let target = AMFPagingTarget::globalRANNodeID(GlobalRANNodeID::globalGNB_ID(global));
+    let cell = helpers::nr_cgi(plmn(), 2, 24, 7).expect("a cell");
+    let cell = RecommendedCellItem::new(NGRANCGI::nR_CGI(cell), Some(9), None);
+    let cells = RecommendedCellsForPaging::new(RecommendedCellList(vec![cell]), None);
+    let nodes = RecommendedRANNodeList(vec![RecommendedRANNodeItem::new(target, None)]);
+    let nodes = RecommendedRANNodesForPaging::new(nodes, None);
+    let information = InfoOnRecommendedCellsAndRANNodesForPaging::new(cells, nodes, None);
+    let connection = lab.context().and_then(|ue| ue.connection).expect("a connection");
+    lab.slow = Some(NgapPduKind::Successful_UEContextRelease);
+    let cause = Cause::radioNetwork(CauseRadioNetwork::user_inactivity);
+    lab.gnb_does(|gnb, ran, out| gnb.request_release(ran, cause, out).expect("a request"));
+    (lab.slow, lab.ran) = (None, None);
+    lab.late.clear();
+    let complete = build_ngap!(
+        SuccessfulOutcome,
+        UEContextRelease,
+        UEContextReleaseComplete,
+        AMF_UE_NGAP_ID(connection.amf_id.get()),
+        RAN_UE_NGAP_ID(connection.ran_id.0),
+        InfoOnRecommendedCellsAndRANNodesForPaging(information),
+    );
+    lab.take_from_gnb(0, &complete.and_then(|pdu| pdu.encode()).expect("it encodes"));
+    lab.answers_paging = false;
+    downlink_packet(&mut lab);
+    lab.settle();
+    assert_eq!(paged_nodes(&lab).0, [0, 1], "the last one, and the recommended one");
+    let page = lab.sent.last().map(|pdu| NGAP_PDU::decode_borrowed(pdu).expect("a PDU")).expect("a page");
+    let assistance = page.ie::<ie::AssistanceDataForPaging>().expect("an IE").expect("a value");
+    let cells = assistance.assistance_data_for_recommended_cells.expect("cells").recommended_cells_for_paging;
+    assert_eq!(cells.recommended_cell_list.0[0].time_stayed_in_cell, Some(9));
+    let attempts = assistance.paging_attempt_information.expect("attempts");
+    assert_eq!((attempts.paging_attempt_count.0, attempts.intended_number_of_paging_attempts.0), (1, 5));
+    lab.ue_does(|ue, _, out| ue.service_request(ue::Service::Paged, out).expect("a request"));
+    lab.idle();
+    assert!(lab.context().is_some_and(|ue| ue.reachability.recommended.is_empty()));
 }
 
 fn updates(lab: &Lab) -> (usize, usize) {

@@ -220,6 +220,14 @@ impl Device {
         }
     }
 
+    /// Requests the modification of a PDU session.
+    pub(crate) fn request_modification(&mut self, psi: u8, out: &mut UeOutput) -> Result<(), CommandError> {
+        match self {
+            Device::Nr(ue) => ue.request_modification(psi, out),
+            Device::Eps(_) => Err(CommandError::Session(psi)),
+        }
+    }
+
     pub(crate) fn release(&mut self, psi: u8, out: &mut UeOutput) -> Result<(), CommandError> {
         either!(self, ue => ue.release(psi, out))
     }

@@ -103,6 +103,9 @@ impl Worker<'_> {
                 slot.times.registration_us = Some((slot.times.step_us, slot.times.began_us));
                 (ue.register(options, registration, &mut self.out), signalling)
             }
+            Step::RefusedModification { psi, .. } => (ue.request_modification(psi, &mut self.out), signalling),
+            Step::RejectedRegistration { .. } => (ue.register(options, Registration::Fresh, &mut self.out), signalling),
+            Step::RejectedService { .. } => (ue.service_request(Service::Data, &mut self.out), Establishment::Data),
             Step::RegisterWith(kind) => {
                 slot.times.registration_us = Some((slot.times.step_us, slot.times.began_us));
                 (ue.register_with(options, Registration::Fresh, kind, &mut self.out), signalling)
@@ -148,7 +151,7 @@ impl Worker<'_> {
             }
             Step::Breathe => return slot.flags |= flag::PAUSED,
             Step::Data if !has_data => return,
-            Step::Traffic | Step::Data => return self.start_traffic(owner),
+            Step::Traffic | Step::RoutedTraffic | Step::Data => return self.start_traffic(owner),
             Step::AwaitPage => {
                 let soon = self.now_us + PROVOKE_FIRST_US;
                 return self.timers.set(soon, owner, slot.sequence, Kind::Pause);
@@ -295,6 +298,9 @@ impl Worker<'_> {
                 slot.flags |= flag::REJECTED;
             }
             Event::SessionRejected { cause, .. } => self.fail(owner, format!("PDU session rejected: {cause}")),
+            Event::ServiceRejected { cause, .. } if step == Some(Step::RejectedService { cause }) => {
+                slot.flags |= flag::REJECTED;
+            }
             // TS 24.501 5.6.1.5: the UE stays registered and waits.
             Event::ServiceRejected { cause: CONGESTION, retry_after_s: Some(wait_s) }
                 if wait_s <= LONGEST_BACK_OFF_S =>
@@ -349,7 +355,8 @@ impl Worker<'_> {
     }
 
     fn on_rejected(&mut self, owner: u32, cause: u8, retry_after_s: Option<u32>) {
-        let faulty = matches!(self.step(owner), Some(Step::Faulty(_)));
+        let step = self.step(owner);
+        let faulty = matches!(step, Some(Step::Faulty(_))) || step == Some(Step::RejectedRegistration { cause });
         let slot = &mut self.slots[owner as usize];
         match retry_after_s {
             _ if faulty => slot.flags |= flag::REJECTED,
@@ -433,7 +440,11 @@ impl Worker<'_> {
             Some(
                 Step::Idle | Step::Leave | Step::Deregister | Step::SwitchOff | Step::Released | Step::AwaitDetach,
             ) => self.settle(owner),
-            Some(Step::Faulty(_)) if self.slots[owner as usize].has(flag::REJECTED) => self.settle(owner),
+            Some(Step::Faulty(_) | Step::RejectedRegistration { .. } | Step::RejectedService { .. })
+                if self.slots[owner as usize].has(flag::REJECTED) =>
+            {
+                self.settle(owner);
+            }
             // A core releases a UE of EPS whose tunnel is lost.
             Some(Step::LoseTunnel) if self.slots[owner as usize].ue.rat() == Rat::Eps => {
                 self.slots[owner as usize].flags |= flag::LOST;
@@ -459,14 +470,15 @@ impl Worker<'_> {
         let what = match self.step(owner) {
             Some(Step::Register(_) | Step::RegisterWith(_) | Step::Faulty(_)) => "registration",
             Some(Step::Establish { .. } | Step::EstablishAs { .. }) => "PDU session establishment",
-            Some(Step::Refused { .. }) => "refusal of the PDU session",
+            Some(Step::Refused { .. } | Step::RefusedModification { .. }) => "refusal of the PDU session",
+            Some(Step::RejectedRegistration { .. } | Step::RejectedService { .. }) => "rejection",
             Some(Step::AwaitCapability) => "return of the radio capability",
             Some(Step::AwaitLocation) => "request for location reports",
             Some(Step::Release { .. }) => "PDU session release",
             Some(Step::Service | Step::Connect) => "service request",
             Some(Step::Deregister | Step::SwitchOff | Step::Leave) => "deregistration",
             Some(Step::Idle | Step::Released) => "release of the UE context",
-            Some(Step::Traffic | Step::Data) => "traffic",
+            Some(Step::Traffic | Step::RoutedTraffic | Step::Data) => "traffic",
             Some(Step::AwaitPage) => "paging",
             Some(Step::Sleep) => "sleep",
             Some(Step::AwaitDetach) => "detach by the network",
@@ -505,7 +517,10 @@ impl Worker<'_> {
             }
             Some(Step::Faulty(_)) => slot.has(flag::FAULTED) && slot.has(flag::REGISTERED | flag::REJECTED),
             Some(Step::Establish { psi, .. } | Step::EstablishAs { psi, .. }) => slot.ue.is_established(psi, tunnels),
-            Some(Step::Refused { .. }) => slot.has(flag::REJECTED),
+            Some(Step::Refused { .. } | Step::RefusedModification { .. }) => slot.has(flag::REJECTED),
+            Some(Step::RejectedRegistration { .. } | Step::RejectedService { .. }) => {
+                slot.has(flag::REJECTED) && slot.ran.is_none()
+            }
             Some(Step::Release { psi } | Step::DropSession { psi }) => slot.ue.is_released(psi, tunnels),
             Some(Step::Service) => slot.has(flag::SERVED) && slot.ue.has_tunnels(tunnels),
             Some(Step::Connect) => {
@@ -542,7 +557,7 @@ impl Worker<'_> {
             }
             Some(Step::StartPings) => true,
             Some(Step::StopPings) => slot.has(flag::PAUSED) || !slot.has_open_pings(),
-            Some(Step::Traffic | Step::Data) => slot.flows.is_empty(),
+            Some(Step::Traffic | Step::RoutedTraffic | Step::Data) => slot.flows.is_empty(),
             Some(Step::Repeat { .. }) => true,
         }
     }

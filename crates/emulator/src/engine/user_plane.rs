@@ -10,7 +10,7 @@ use crate::ran::forwarded_beside;
 use crate::report::{Procedure, Times};
 use crate::scenario::Step;
 use crate::traffic::{self, Echo, Mark, Received, ipv6};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use vireo_types::Teid;
 use vireo_wire::gtpu::ErrorIndication;
 
@@ -101,7 +101,6 @@ impl Worker<'_> {
         let echoes = &self.options.echoes;
         let data = self.data(owner);
         let remaining = if data.echoes > 0 { data.echoes } else { echoes.count };
-        let slot = &mut self.slots[owner as usize];
         let new = |psi, source, target, soliciting| Flow {
             psi,
             source,
@@ -113,10 +112,13 @@ impl Worker<'_> {
             tries: 0,
             quiet_us: 0,
         };
+        let is_behind = self.step(owner) == Some(Step::RoutedTraffic);
+        let slot = &mut self.slots[owner as usize];
         let mut flows = Vec::new();
         for session in slot.ue.sessions() {
             if let (Some(own), Some(target)) = (session.address.ipv4, echoes.v4) {
-                flows.push(new(session.psi, IpAddr::V4(own), IpAddr::V4(target), None));
+                let source = Ipv4Addr::from_bits(own.to_bits() + if is_behind { crate::BEHIND_UE } else { 0 });
+                flows.push(new(session.psi, IpAddr::V4(source), IpAddr::V4(target), None));
             }
             if let (Some(own), Some(target)) = (session.address.interface, echoes.v6) {
                 flows.push(new(session.psi, IpAddr::V6(ipv6::link_local(own)), IpAddr::V6(target), Some(own)));

@@ -62,6 +62,8 @@ pub(crate) fn run(
         });
         report.cases.push(one(options, &mut wire, *case, index as u32)?);
     }
+    report.started = report.cases.len() as u64;
+    report.succeeded = report.cases.iter().filter(|case| case.passed()).count() as u64;
     report.seconds = begun.elapsed().as_secs_f64();
     Ok(report)
 }

@@ -26,10 +26,19 @@ pub enum Step {
     EstablishAs { psi: u8, variant: SessionVariant },
     /// Requests PDU session `psi` in this way, which the core refuses with this cause.
     Refused { psi: u8, variant: SessionVariant, cause: Cause },
+    /// Requests the modification of PDU session `psi`, which the core rejects with this cause.
+    RefusedModification { psi: u8, cause: Cause },
+    /// Registers afresh, which the core rejects with this cause.
+    RejectedRegistration { cause: u8 },
+    /// Requests service, which the core rejects with this cause.
+    RejectedService { cause: u8 },
     /// Releases PDU session `psi`, or disconnects the PDN connection.
     Release { psi: u8 },
     /// Sends echoes on every active session; each must be answered.
     Traffic,
+    /// As [`Step::Traffic`], from a host in the network behind the UE: [`crate::BEHIND_UE`] after
+    /// its own IPv4 address.
+    RoutedTraffic,
     /// Goes idle: the gNB requests the release of the UE context.
     Idle,
     /// Sends nothing for [`crate::Options::idle`], idle or connected.
@@ -127,9 +136,9 @@ pub enum Step {
 }
 
 impl Step {
-    /// Returns true if the core is to refuse a session with this cause.
+    /// Returns true if the core is to refuse a session, or its modification, with this cause.
     pub(crate) fn expects(self, refusal: Cause) -> bool {
-        matches!(self, Step::Refused { cause, .. } if cause == refusal)
+        matches!(self, Step::Refused { cause, .. } | Step::RefusedModification { cause, .. } if cause == refusal)
     }
 
     /// Returns true if the step needs a second node.
@@ -289,11 +298,16 @@ const POWER_SAVING: &[Step] = &[
     Step::Deregister,
 ];
 
-/// The handover follows the keys of the connection.
+/// The handover follows the keys of the connection. A late answer to an echo that was sent again
+/// may page the UE, and so end its first rest early: the second one, without packets before, has
+/// its whole length.
 const RENEWAL: &[Step] = &[
     FRESH,
     IPV4_OR_RUN,
     Step::Traffic,
+    Step::Idle,
+    Step::Rest,
+    Step::Service,
     Step::Idle,
     Step::Rest,
     Step::Service,

@@ -43,6 +43,8 @@ const fn refused(variant: SessionVariant, cause: Cause) -> Step {
     Step::Refused { psi: 2, variant, cause }
 }
 
+/// Service option not supported (TS 24.501 6.4.2.4).
+const REFUSED_MODIFICATION: Step = Step::RefusedModification { psi: 1, cause: Cause::Sm(32) };
 const STATIC: Step = Step::EstablishAs { psi: 1, variant: SessionVariant::StaticAddress };
 const UNKNOWN_DNN: Step = refused(SessionVariant::UnknownDataNetwork, Cause::Mm(91));
 const UNKNOWN_SLICE: Step = refused(SessionVariant::UnknownSlice, Cause::Mm(90));
@@ -587,6 +589,62 @@ pub(super) static ALL: &[Scenario] = &[
             Step::Establish { psi: 1, kind: Some(PduSessionType::Ipv4) },
             IPV6,
             Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "framed-routes",
+        "hosts behind a UE send and receive packets (framed routes of the subscriber)",
+        &[
+            FRESH,
+            STATIC,
+            Step::Traffic,
+            Step::RoutedTraffic,
+            Step::Idle,
+            Step::Service,
+            Step::RoutedTraffic,
+            Step::Release { psi: 1 },
+            STATIC,
+            Step::RoutedTraffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "colliding-request",
+        "a UE requests a session again with another PTI before the answer, and gets one session",
+        &[
+            FRESH,
+            Step::EstablishAs { psi: 1, variant: SessionVariant::Colliding },
+            Step::Traffic,
+            Step::Release { psi: 1 },
+            Step::EstablishAs { psi: 1, variant: SessionVariant::Colliding },
+            Step::Traffic,
+            Step::Deregister,
+        ],
+    ),
+    steps(
+        "refused-change",
+        "the core refuses the modification of a session by its UE; the session stays",
+        &[FRESH, IPV4_OR_RUN, Step::Traffic, REFUSED_MODIFICATION, Step::Traffic, Step::Deregister],
+    ),
+    steps(
+        "forbidden-area",
+        "a subscriber to whom the whole network is a forbidden area is rejected",
+        &[Step::RejectedRegistration { cause: 12 }, Step::Leave],
+    ),
+    steps(
+        "non-allowed-area",
+        "a UE in a non-allowed area registers, and gets no other service",
+        &[
+            FRESH,
+            Step::Refused { psi: 1, variant: SessionVariant::Usual, cause: Cause::Mm(28) },
+            Step::Idle,
+            Step::RejectedService { cause: 28 },
+            Step::Register(Registration::Periodic),
+            Step::Released,
+            Step::RejectedService { cause: 28 },
+            Step::Register(Registration::Mobility),
+            Step::Released,
             Step::Deregister,
         ],
     ),

@@ -71,8 +71,9 @@ impl Ue {
         }
         let cause = reject.fgmm_cause.value;
         let retry_after_s = reject.t3346_value.as_ref().and_then(|t| t.to_seconds()).map(|s| s as u32);
-        // TS 24.501 5.6.1.5: #9, #10 and more severe causes end the registration, #22 does not.
-        if cause == 22 {
+        // TS 24.501 5.6.1.5: #9, #10 and more severe causes end the registration; #15, #22 and #28
+        // do not.
+        if matches!(cause, 15 | 22 | 28) {
             self.mm = MmState::Registered;
         } else {
             self.forget();

@@ -379,6 +379,8 @@ pub struct Nr {
     has_static_address: bool,
     /// Address of the UE's sessions with a static address, once it has had one.
     static_address: Option<Ipv4Addr>,
+    /// PTI of a session request that another one has replaced: its answer is ignored.
+    former_pti: Option<u8>,
     from_eps: Option<Box<EpsOrigin>>,
     /// True if the UE has registered for emergency services alone.
     is_emergency: bool,

@@ -19,6 +19,8 @@ pub enum SessionVariant {
     Usual,
     /// The UE sends its request twice, as after the expiry of T3580.
     Repeated,
+    /// The UE sends another request for the session before the answer to the first one.
+    Colliding,
     /// The network has a session of this identity, which the UE does not have any more.
     Replacing,
     AlwaysOn,
@@ -46,6 +48,7 @@ const PCO: [u8; 10] = [0x80, 0, 0x03, 0, 0, 0x0d, 0, 0, 0x10, 0];
 /// 5GSM message types (TS 24.501 9.7).
 const RELEASE_REQUEST: u8 = 0xd1;
 const RELEASE_COMPLETE: u8 = 0xd4;
+const MODIFICATION_REQUEST: u8 = 0xc9;
 const MODIFICATION_COMPLETE: u8 = 0xcc;
 const STATUS: u8 = 0xd6;
 /// 5GSM cause: invalid PDU session identity.
@@ -84,6 +87,12 @@ impl Ue {
         out: &mut UeOutput,
     ) -> Result<(), CommandError> {
         if variant == SessionVariant::Replacing {
+            self.forget_session(psi);
+        }
+        if variant == SessionVariant::Colliding {
+            self.establish_as(p, (psi, kind), SessionVariant::Usual, out)?;
+            // TS 24.501 7.3.1: no procedure of the UE has its PTI any more.
+            self.own.former_pti = self.session(psi).map(|session| session.pti);
             self.forget_session(psi);
         }
         let pti = self.begin_session(psi)?;
@@ -143,6 +152,14 @@ impl Ue {
         self.send_5gsm(psi, &[0x2e, psi, pti, RELEASE_REQUEST], out)
     }
 
+    /// Requests the modification of PDU session `psi`, without changes.
+    pub fn request_modification(&mut self, psi: u8, out: &mut UeOutput) -> Result<(), CommandError> {
+        let pti = self.begin_transaction()?;
+        let session = self.session(psi).ok_or(CommandError::Session(psi))?;
+        session.pti = pti;
+        self.send_5gsm(psi, &[0x2e, psi, pti, MODIFICATION_REQUEST], out)
+    }
+
     fn send_5gsm(&mut self, psi: u8, message: &[u8], out: &mut UeOutput) -> Result<(), CommandError> {
         let transport = nas::encode(uplink_transport(message, psi))?;
         self.send(header::CIPHERED, &transport, out)
@@ -183,6 +200,7 @@ impl Ue {
     ) -> Result<(), Violation> {
         let sent = |sent: Result<(), CommandError>| sent.map_err(|_| Violation::NoContext);
         let is_always_on = self.own.always_on == Some(psi);
+        let former = self.own.former_pti;
         let known = self.own.static_address.filter(|_| self.own.has_static_address);
         let Some(session) = self.session(psi) else {
             // The network has not received the completion of the release and repeats the command
@@ -192,6 +210,9 @@ impl Ue {
             }
             return Err(Violation::Unexpected(kind));
         };
+        if former == Some(pti) {
+            return Ok(());
+        }
         let answers = session.pti == pti && session.state == SessionState::Pending;
         match message {
             Nas5gsmMessage::PduSessionEstablishmentAccept(accept) if answers => {
@@ -211,6 +232,10 @@ impl Ue {
             }
             Nas5gsmMessage::PduSessionEstablishmentReject(reject) if answers => {
                 self.sessions.retain(|session| session.psi != psi);
+                out.events.push(Event::SessionRejected { psi, cause: Cause::Sm(reject.fgsm_cause.value) });
+                Ok(())
+            }
+            Nas5gsmMessage::PduSessionModificationReject(reject) if session.pti == pti => {
                 out.events.push(Event::SessionRejected { psi, cause: Cause::Sm(reject.fgsm_cause.value) });
                 Ok(())
             }

@@ -22,7 +22,7 @@ use crate::core::Core;
 use crate::emulator::{self, EmulatorOptions, Load, PATIENT};
 use crate::files::create;
 use crate::netns::interface_counters;
-use crate::options::{CoreOptions, STATIC_SCENARIO, SbiOptions, SubscriberRecords, UE_NETWORKS, UNSHED};
+use crate::options::{BEHIND_UES, CoreOptions, RECORDS, SbiOptions, UE_NETWORKS, UNSHED};
 use crate::{Interrupt, Lab, second_upf};
 pub use args::Args;
 use args::{Chain, Ciphering, Datapath, Rat, text};
@@ -65,7 +65,7 @@ fn run_scenario(args: &Args) -> Result<(), Failure> {
     let pcap = args.pcap.as_deref().map(create).transpose()?;
     let log = args.core_log.as_deref().map(create).transpose()?;
 
-    let lab = Lab::build(&UE_NETWORKS)?;
+    let lab = Lab::build(&[UE_NETWORKS[0], UE_NETWORKS[1], BEHIND_UES])?;
     let interrupt = Interrupt::listen()?;
     eprintln!("demo: namespaces for core, RAN and data network are up");
     // Starts before the core, so that the capture includes the PFCP association.
@@ -242,10 +242,10 @@ fn core_options(args: &Args, lab: &Lab, target: MigrationTarget) -> Result<CoreO
     let answer = if args.implied { "answer = \"implied\"\n" } else { "" };
     Ok(CoreOptions {
         subscribers: args.ues.into(),
-        records: match args.scenario == STATIC_SCENARIO {
-            true => SubscriberRecords::StaticAddresses,
-            false => options.records,
-        },
+        records: RECORDS
+            .iter()
+            .find(|(name, _)| *name == args.scenario)
+            .map_or(options.records, |(_, records)| *records),
         ciphering: vec![text(ciphering).to_uppercase()],
         hosts: args.hosts.unwrap_or(0).into(),
         shards: args.shards.unwrap_or(0),

@@ -14,7 +14,7 @@ pub(super) const FULL: &str = "full";
 pub(super) struct Report {
     /// Scenario that the UEs ran.
     pub(super) scenario: String,
-    /// Number of requested UEs.
+    /// Number of requested UEs, or of negative cases.
     pub(super) ues: u64,
     /// UEs that received a Registration Accept and completed the registration.
     pub(super) registered: u64,
@@ -103,7 +103,8 @@ impl Report {
         let per_ue = |total: f64| total / f64::from(ues);
         let result = &emulated.result;
         let echoes = result.user_plane;
-        let ues = u64::from(ues);
+        // In a scenario of negative cases, each case counts as a UE.
+        let ues = result.ues;
         Report {
             scenario: scenario.to_owned(),
             ues,

@@ -7,7 +7,8 @@ use std::io::{Read, Write};
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 use vireo_core::subscription::{
-    Ambr, AuthenticationMethod, DnnSubscription, SliceSubscription, Subscription, UpProtection, UpSecurity,
+    Ambr, AreaRestrictions, AuthenticationMethod, DnnSubscription, SliceSubscription, Subscription, UpProtection,
+    UpSecurity,
 };
 use vireo_types::{Network, PduSessionType, Snssai};
 
@@ -167,6 +168,7 @@ impl Columns {
                 restricts_dcnr: false,
                 rfsp: None,
                 suspended: false,
+                areas: AreaRestrictions::default(),
             },
             ..Subscriber::new(supi, k, opc)
         })
@@ -234,7 +236,9 @@ pub fn write_csv(
     while let Some(subscriber) = next() {
         let fields = flat(&subscriber).ok_or_else(|| {
             let imsi = subscriber.supi.reveal();
-            FormatError::File(format!("{imsi} has more slices or data networks than CSV can hold: export as JSON"))
+            FormatError::File(format!(
+                "{imsi} has more slices, data networks or restrictions than CSV can hold: export as JSON"
+            ))
         })?;
         let columns = CSV_COLUMNS[..WRITTEN].iter().zip(fields);
         writer.write_record(columns.filter(|(c, _)| shown(c)).map(|(_, field)| field)).map_err(whole)?;
@@ -253,7 +257,8 @@ fn flat(s: &Subscriber) -> Option<[String; WRITTEN]> {
     let is_alike = |d: &DnnSubscription| DnnSubscription { dnn: first.dnn.clone(), ..d.clone() } == shared;
     let alike = slice.dnns.iter().skip(1).all(is_alike) && first.static_ipv4.is_none();
     let Subscription { only, restricts_dcnr, suspended, rfsp, .. } = s.subscription;
-    let restricted = only.is_some() || restricts_dcnr || suspended || rfsp.is_some();
+    let restricted =
+        only.is_some() || restricts_dcnr || suspended || rfsp.is_some() || !s.subscription.areas.is_empty();
     if !alike || first.ambr != s.subscription.ambr || !slice.default || restricted {
         return None;
     }

@@ -4,6 +4,7 @@ use super::MAX_ERRORS;
 use crate::msisdn::MsisdnError;
 use crate::record::KeyError;
 use std::io;
+use vireo_core::subscription::{FORBIDDEN_AREAS, SERVICE_AREA};
 use vireo_types::{Dnn, DnnError, NetworkError, SupiError};
 
 /// Error of one record.
@@ -63,6 +64,12 @@ pub enum RecordProblem {
     LongIpv6Prefix(Dnn),
     #[error("data network {0}: at most 8 framed_routes are allowed, IPv4 /8 to /32 or IPv6 /16 to /64")]
     FramedRoutes(Dnn),
+    #[error(
+        "forbidden_areas has at most {} and service_area 1 to {} tracking area codes, of 24 bits",
+        FORBIDDEN_AREAS,
+        SERVICE_AREA
+    )]
+    Areas,
     #[error("the subscription has no slice")]
     NoSlice,
     #[error("data network {0} has no session type")]

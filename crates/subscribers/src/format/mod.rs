@@ -151,6 +151,9 @@ pub fn check(record: Subscriber) -> Result<Subscriber, RecordProblem> {
     if record.subscription.slices.is_empty() {
         return Err(RecordProblem::NoSlice);
     }
+    if !record.subscription.areas.is_valid() {
+        return Err(RecordProblem::Areas);
+    }
     for slice in &record.subscription.slices {
         if slice.snssai.sd.is_some_and(|sd| sd > 0xff_ffff) {
             return Err(RecordProblem::LongSliceDifferentiator);

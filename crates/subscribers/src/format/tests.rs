@@ -1,6 +1,6 @@
 use super::*;
-use vireo_core::subscription::{AuthenticationMethod, UpProtection, UpSecurity};
-use vireo_types::Snssai;
+use vireo_core::subscription::{AreaRestrictions, AuthenticationMethod, ServiceArea, UpProtection, UpSecurity};
+use vireo_types::{Snssai, Tac};
 
 const K: &str = "465B5CE8B199B49FAA5F0A2EE238A6BC";
 const OPC: &str = "E8ED289DEBA952E4283B54E88E6183CA";
@@ -124,6 +124,30 @@ fn bad_static_terms_are_refused() {
         let error = csv(&text).expect_err("a bad line").to_string();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+/// Areas are in JSON alone.
+#[test]
+fn areas_roundtrip_in_json_within_limits() {
+    let text = |areas: &str| {
+        let subscription = r#""subscription": {"slices": [{"snssai": {"sst": 1, "sd": null}, "default": true, "dnns": []}],
+            "ambr": {"uplink_bps": 1, "downlink_bps": 1}"#;
+        format!(r#"[{{"imsi": "999700000000001", "k": "{K}", "opc": "{OPC}", {subscription}, {areas}}}}}]"#)
+    };
+    let read = |areas: &str| read_json(text(areas).as_bytes());
+    let all = read(r#""forbidden_areas": [7, 16777215], "service_area": {"allowed": [1]}"#).expect("read");
+    let service = Some(ServiceArea::Allowed(vec![Tac(1)]));
+    let areas = AreaRestrictions { forbidden: vec![Tac(7), Tac(0xff_ffff)], service };
+    assert_eq!(all[0].subscription.areas, areas);
+    let with = written(&|o, n| write_json(o, Keys::With, n).expect("written"), &all);
+    assert_eq!(read_json(with.as_bytes()).expect("read"), all);
+    for wrong in [r#""forbidden_areas": [16777216]"#, r#""service_area": {"not_allowed": []}"#] {
+        let error = read(wrong).expect_err("refused").to_string();
+        assert!(error.contains("forbidden_areas has at most 64 and service_area 1 to 16"), "{error}");
+    }
+    let mut next = all.into_iter();
+    let error = write_csv(Vec::new(), Keys::With, &mut || next.next()).expect_err("CSV has no columns for them");
+    assert!(error.to_string().contains("export as JSON"), "{error}");
 }
 
 #[test]

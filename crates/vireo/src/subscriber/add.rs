@@ -2,9 +2,11 @@ use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use vireo_config::Failure;
-use vireo_core::subscription::{AuthenticationMethod, DnnSubscription, SliceSubscription, Subscription};
+use vireo_core::subscription::{
+    AreaRestrictions, AuthenticationMethod, DnnSubscription, ServiceArea, SliceSubscription, Subscription,
+};
 use vireo_subscribers::{Key, Msisdn, OnExisting, Store, Subscriber};
-use vireo_types::{Dialect, Dnn, Network, PduSessionType, Snssai, Supi, SupiError};
+use vireo_types::{Dialect, Dnn, Network, PduSessionType, Snssai, Supi, SupiError, Tac};
 
 /// Upper bound of a line with a key, in bytes.
 const LINE: u64 = 256;
@@ -56,6 +58,17 @@ pub(super) struct Args {
     /// Set the Index to RAT/Frequency Selection Priority, 1 to 256
     #[arg(long, value_name = "INDEX", value_parser = clap::value_parser!(u16).range(1..=256))]
     rfsp: Option<u16>,
+    /// Set tracking areas (TAC) in which the subscriber gets no service
+    #[arg(long, value_delimiter = ',', value_name = "TAC", num_args = 1)]
+    forbidden_areas: Vec<u32>,
+    /// Set the tracking areas (TAC) in which the subscriber gets service
+    ///
+    /// In the others it may only register.
+    #[arg(long, value_delimiter = ',', value_name = "TAC", num_args = 1, conflicts_with = "not_allowed_areas")]
+    allowed_areas: Vec<u32>,
+    /// Set tracking areas (TAC) in which the subscriber may only register
+    #[arg(long, value_delimiter = ',', value_name = "TAC", num_args = 1)]
+    not_allowed_areas: Vec<u32>,
     /// Set the static IPv4 address in the first data network
     ///
     /// `dnn.NAME.static-ipv4` must contain it.
@@ -154,5 +167,12 @@ fn subscription(args: &Args) -> Subscription {
         (first.static_ipv6_prefix, first.framed_routes) = (args.static_ipv6, args.framed_routes.clone());
     }
     let rfsp = args.rfsp.and_then(std::num::NonZeroU16::new);
-    Subscription { slices, only, restricts_dcnr: args.restrict_dcnr, rfsp, ..Default::default() }
+    let tacs = |codes: &[u32]| codes.iter().map(|code| Tac(*code)).collect::<Vec<_>>();
+    let service = match (&args.allowed_areas[..], &args.not_allowed_areas[..]) {
+        ([], []) => None,
+        ([], not_allowed) => Some(ServiceArea::NotAllowed(tacs(not_allowed))),
+        (allowed, _) => Some(ServiceArea::Allowed(tacs(allowed))),
+    };
+    let areas = AreaRestrictions { forbidden: tacs(&args.forbidden_areas), service };
+    Subscription { slices, only, restricts_dcnr: args.restrict_dcnr, rfsp, areas, ..Default::default() }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Add one subscriber, or a range of subscribers
-    Add(add::Args),
+    Add(Box<add::Args>),
     /// Import subscribers from CSV or JSON, all of a file or none
     Import(transfer::ImportArgs),
     /// Export subscribers as CSV or JSON

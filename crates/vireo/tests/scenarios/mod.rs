@@ -7,12 +7,21 @@ use std::process::Command;
 #[test]
 fn session_requests_get_their_answers() {
     let served = ["always-on", "static-address", "repeated-request", "replaced-session", "ipv4v6"];
-    let refused = ["unknown-dnn", "unknown-slice", "ssc-modes", "session-types"];
-    for scenario in served.iter().chain(&refused) {
+    let served = served.iter().chain(&["colliding-request"]);
+    let refused = ["unknown-dnn", "unknown-slice", "ssc-modes", "session-types", "refused-change"];
+    for scenario in served.chain(&refused) {
         scenario_succeeds("nr", scenario);
     }
     for scenario in ["static-address", "repeated-request", "unknown-dnn", "session-types"] {
         scenario_succeeds("eps", scenario);
+    }
+}
+
+/// Forbidden and non-allowed areas (TS 23.501 5.3.4.1.1).
+#[test]
+fn areas_of_subscribers_are_enforced() {
+    for scenario in ["forbidden-area", "non-allowed-area"] {
+        scenario_succeeds("nr", scenario);
     }
 }
 
@@ -66,6 +75,20 @@ fn eap_authenticates_ues() {
         }
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// All cases of one dialect: a RAN node and a UE that each break one rule, beside others that are
+/// served.
+#[test]
+fn misbehaving_nodes_get_their_answers() {
+    for rat in ["nr", "eps"] {
+        // Each case has subscribers of its own.
+        let line = ["demo", "--ues", "100", "--rat", rat, "--scenario", "bad-input"];
+        let output = Command::new(VIREO).args(line).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(refused(&output.stderr) || output.status.success(), "{rat}: {text}{errors}");
     }
 }
 

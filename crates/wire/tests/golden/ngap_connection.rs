@@ -27,6 +27,21 @@ fn restrictions() -> MobilityRestrictionList<'static> {
     MobilityRestrictionList::new(network(), Some(equivalent), None, None, None, Some(extensions))
 }
 
+fn recommended() -> InfoOnRecommendedCellsAndRANNodesForPaging {
+    let targets = [AMFPagingTarget::globalRANNodeID(gnb()), AMFPagingTarget::tAI(area())];
+    let nodes = targets.into_iter().map(|target| RecommendedRANNodeItem::new(target, None)).collect();
+    let nodes = RecommendedRANNodesForPaging::new(RecommendedRANNodeList(nodes), None);
+    InfoOnRecommendedCellsAndRANNodesForPaging::new(recommended_cells(), nodes, None)
+}
+
+fn areas() -> MobilityRestrictionList<'static> {
+    let forbidden = ForbiddenTACs(vec![TAC([0, 0, 2]), TAC([0xff; 3])]);
+    let forbidden = ForbiddenAreaInformation(vec![ForbiddenAreaInformationItem::new(network(), forbidden, None)]);
+    let others = NotAllowedTACs(vec![TAC([0, 0, 7])]);
+    let service = ServiceAreaInformation(vec![ServiceAreaInformationItem::new(network(), None, Some(others), None)]);
+    MobilityRestrictionList::new(network(), None, None, Some(forbidden), Some(service), None)
+}
+
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = transport();
     cases.extend(context());
@@ -56,6 +71,17 @@ fn transport() -> Vec<Case> {
             AMF_UE_NGAP_ID = amf_id(),
             RAN_UE_NGAP_ID = ran_id(),
             NAS_PDU = nas()
+        ),
+        ngap_case!(
+            "DownlinkNASTransport-information",
+            InitiatingMessage,
+            DownlinkNASTransport,
+            DownlinkNASTransport,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            NAS_PDU = nas(),
+            MobilityRestrictionList = areas(),
+            IndexToRFSP = IndexToRFSP(7)
         ),
         ngap_case!(
             "UplinkNASTransport",
@@ -230,6 +256,15 @@ fn release() -> Vec<Case> {
             UserLocationInformation = location(),
             PDUSessionResourceListCxtRelCpl =
                 PDUSessionResourceListCxtRelCpl(vec![PDUSessionResourceItemCxtRelCpl::new(PDUSessionID(5), None)])
+        ),
+        ngap_case!(
+            "UEContextReleaseComplete-recommended",
+            SuccessfulOutcome,
+            UEContextRelease,
+            UEContextReleaseComplete,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            InfoOnRecommendedCellsAndRANNodesForPaging = recommended()
         ),
     ]
 }

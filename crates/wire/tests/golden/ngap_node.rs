@@ -223,6 +223,25 @@ fn amf_configuration() -> Vec<Case> {
                 EUTRAPagingeDRXInformation::new(EUTRAPagingEDRXCycle::hf8, Some(EUTRAPagingTimeWindow::s4), None)
         ),
         ngap_case!(
+            "Paging-assistance",
+            InitiatingMessage,
+            Paging,
+            Paging,
+            UEPagingIdentity = UEPagingIdentity::fiveG_S_TMSI(s_tmsi()),
+            PagingDRX = PagingDRX::v128,
+            TAIListForPaging = TAIListForPaging(vec![TAIListForPagingItem::new(area(), None)]),
+            AssistanceDataForPaging = AssistanceDataForPaging::new(
+                Some(AssistanceDataForRecommendedCells::new(recommended_cells(), None)),
+                Some(PagingAttemptInformation::new(
+                    PagingAttemptCount(2),
+                    IntendedNumberOfPagingAttempts(5),
+                    None,
+                    None
+                )),
+                None
+            )
+        ),
+        ngap_case!(
             "OverloadStart",
             InitiatingMessage,
             OverloadStart,

@@ -40,6 +40,14 @@ pub(crate) fn location() -> UserLocationInformation<'static> {
     UserLocationInformation::userLocationInformationNR(UserLocationInformationNR::new(cell, area(), Some(time), None))
 }
 
+pub(crate) fn recommended_cells() -> RecommendedCellsForPaging {
+    let cell = |time| {
+        let cell = nr_cgi(network(), 0x102, 24, 3).expect("a cell");
+        RecommendedCellItem::new(NGRANCGI::nR_CGI(cell), time, None)
+    };
+    RecommendedCellsForPaging::new(RecommendedCellList(vec![cell(Some(7)), cell(None)]), None)
+}
+
 pub(crate) fn our_guami() -> GUAMI {
     guami(network(), 2, 1, 3).expect("a GUAMI")
 }

@@ -15,10 +15,12 @@
 //! that keeps it decoded between steps also keeps its [`IncrementalEncoder`], which encodes only
 //! what a step changed.
 
-use super::UeContext;
 use super::parts::{self, AllocationPart, Ephemeral, IdentityPart, Perpetual, SubscriptionPart};
-use crate::postcard_writer;
-use vireo_types::Tmsi;
+use super::{Reachability, UeContext};
+use crate::{octets, postcard_writer};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use vireo_types::{AssocId, Tmsi};
 
 /// Layout that this build writes, in the first octet of every encoded context. It grows with each
 /// change of [`UeContext`] or its components.
@@ -137,12 +139,20 @@ impl<'a> EncodedContext<'a> {
             let (remote_sessions, rest) = postcard::take_from_bytes(rest).map_err(|_| CodecError::Damaged)?;
             context.remote_sessions = remote_sessions;
             if !rest.is_empty() {
-                let last_node = postcard::from_bytes(rest).map_err(|_| CodecError::Damaged)?;
-                context.reachability.last_node = Some(last_node);
+                let LastNode { assoc, recommended } = postcard::from_bytes(rest).map_err(|_| CodecError::Damaged)?;
+                (context.reachability.last_node, context.reachability.recommended) = (assoc, recommended.into_owned());
             }
         }
         Ok(context)
     }
+}
+
+/// Last RAN node of an idle UE, and what it has recommended for paging.
+#[derive(Serialize, Deserialize)]
+struct LastNode<'a> {
+    assoc: Option<AssocId>,
+    #[serde(with = "octets")]
+    recommended: Cow<'a, [u8]>,
 }
 
 fn header(versions: Versions, length: usize) -> Result<[u8; HEADER], CodecError> {
@@ -173,11 +183,11 @@ fn piece(before: Option<&[u8]>, piece: &impl serde::Serialize, out: &mut Vec<u8>
     }
 }
 
-/// Appends the parameters of paging, static addresses, and the time of the authentication. Each is
-/// absent if it and what follows are empty.
+/// Appends the parameters of paging, further terms of the subscription, and the time of the
+/// authentication. Each is absent if it and what follows are empty.
 fn put_paging(allocation: &AllocationPart<'_>, out: &mut Vec<u8>) -> Result<(), CodecError> {
     allocation.paging().map_or(Ok(()), |paging| put(paging, out))?;
-    allocation.addressing().map_or(Ok(()), |addressing| put(&addressing, out))?;
+    allocation.further().map_or(Ok(()), |further| put(further, out))?;
     allocation.agreed_at().map_or(Ok(()), |agreed_at| put(&agreed_at, out))
 }
 
@@ -186,12 +196,14 @@ fn put_paging(allocation: &AllocationPart<'_>, out: &mut Vec<u8>) -> Result<(), 
 /// release 0.2.0 ignores. What is empty is absent, unless something follows.
 fn put_ephemeral(context: &UeContext, out: &mut Vec<u8>) -> Result<(), CodecError> {
     put(&parts::ephemeral(context), out)?;
-    let last_node = context.reachability.last_node;
-    if context.remote_sessions.is_empty() && last_node.is_none() {
+    let Reachability { last_node: assoc, recommended, .. } = &context.reachability;
+    let last_node = LastNode { assoc: *assoc, recommended: Cow::Borrowed(recommended) };
+    let has_none = last_node.assoc.is_none() && recommended.is_empty();
+    if context.remote_sessions.is_empty() && has_none {
         return Ok(());
     }
     put(&context.remote_sessions, out)?;
-    last_node.map_or(Ok(()), |last_node| put(&last_node, out))
+    if has_none { Ok(()) } else { put(&last_node, out) }
 }
 
 /// Appends the encoding of a context that is stored for the first time.

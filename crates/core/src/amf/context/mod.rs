@@ -48,7 +48,7 @@ use crate::amf::procedures::{
 };
 use crate::config::CoreConfig;
 use crate::smf::SmContext;
-use crate::subscription::{Ambr, Subscription};
+use crate::subscription::{Ambr, AreaRestrictions, Subscription};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::num::NonZeroU16;
@@ -120,6 +120,10 @@ pub struct Reachability {
     /// Association of the RAN node of the last connection, while the UE is idle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_node: Option<AssocId>,
+    /// Information on Recommended Cells and RAN Nodes for Paging of that node (TS 38.413
+    /// 9.3.1.100), with its PER encoding; empty if there is none.
+    #[serde(default, with = "crate::octets", skip_serializing_if = "Vec::is_empty")]
+    pub recommended: Vec<u8>,
 }
 
 /// Identifiers of a UE.
@@ -309,6 +313,13 @@ impl UeContext {
     /// Returns the Index to RAT/Frequency Selection Priority of the subscriber.
     pub fn rfsp(&self) -> Option<NonZeroU16> {
         self.subscription.as_ref().and_then(|subscription| subscription.rfsp)
+    }
+
+    /// Returns the restrictions of the subscriber by tracking area. A UE that is registered for
+    /// emergency services alone has none (TS 23.501 5.16.4.1).
+    pub fn areas(&self) -> Option<&AreaRestrictions> {
+        let subscription = self.subscription.as_ref().filter(|_| self.registration != Registration::Emergency)?;
+        Some(&subscription.areas)
     }
 
     /// Returns true if the UE may not use NR as secondary RAT, by subscription or configuration.

@@ -14,7 +14,7 @@ use super::{
 use crate::amf::procedures::handover::{Handover, SourceNode};
 use crate::octets;
 use crate::smf::{N4State, PfcpSession, RanState, SessionHandover, SmContext, Stage, Tunnel, Usage};
-use crate::subscription::{Addressing, Subscription};
+use crate::subscription::{FurtherTerms, Subscription};
 use serde::{Deserialize, Serialize, Serializer};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -75,10 +75,10 @@ pub(super) struct AllocationPart<'a> {
     /// 0.2.0 ignores octets there.
     #[serde(skip)]
     paging: PagingInfo,
-    /// Static addresses and framed routes of the subscription, after the parameters of paging.
+    /// Terms of the subscription that most lack, after the parameters of paging.
     #[serde(skip)]
-    addressing: Vec<Addressing>,
-    /// [`NasSecurity::agreed_at`], after the addresses.
+    further: FurtherTerms,
+    /// [`NasSecurity::agreed_at`], after these terms.
     #[serde(skip)]
     agreed_at: Instant,
 }
@@ -202,8 +202,8 @@ pub(super) fn ephemeral(ue: &UeContext) -> Ephemeral<SessionProgressRef<'_>, Pro
 /// Combines the two parts to a context; `None` if they belong to different contexts.
 pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeContext> {
     let Perpetual { identity, subscription: SubscriptionPart { mut subscription }, allocation } = perpetual;
-    if let (Some(subscription), false) = (&mut subscription, allocation.addressing.is_empty()) {
-        Arc::make_mut(subscription).set_addressing(allocation.addressing);
+    if let (Some(subscription), false) = (&mut subscription, allocation.further.is_empty()) {
+        Arc::make_mut(subscription).set_further(allocation.further);
     }
     if allocation.sessions.len() != ephemeral.sessions.len() || identity.keys.is_some() != ephemeral.counts.is_some() {
         return None;
@@ -238,6 +238,7 @@ pub(super) fn join(perpetual: Perpetual<'_>, ephemeral: Ephemeral) -> Option<UeC
             expires: ephemeral.expires,
             paging: allocation.paging,
             last_node: None,
+            recommended: Vec::new(),
         },
         ..UeContext::new(ltmsi)
     };
@@ -282,8 +283,8 @@ impl Perpetual<'_> {
             let (paging, rest) = postcard::take_from_bytes(rest).ok()?;
             perpetual.allocation.paging = paging;
             if !rest.is_empty() {
-                let (addressing, rest) = postcard::take_from_bytes(rest).ok()?;
-                perpetual.allocation.addressing = addressing;
+                let (further, rest) = postcard::take_from_bytes(rest).ok()?;
+                perpetual.allocation.further = further;
                 if !rest.is_empty() {
                     perpetual.allocation.agreed_at = postcard::from_bytes(rest).ok()?;
                 }
@@ -351,7 +352,7 @@ impl<'a> AllocationPart<'a> {
             next_session: ue.next_session,
             area: SmallVec::from_slice(&ue.reachability.area),
             paging: ue.reachability.paging.clone(),
-            addressing: ue.subscription.as_deref().map_or_else(Vec::new, Subscription::addressing),
+            further: ue.subscription.as_deref().map(Subscription::further).unwrap_or_default(),
             agreed_at: agreed_at(ue),
         }
     }
@@ -366,7 +367,7 @@ impl<'a> AllocationPart<'a> {
             next_session,
             area,
             paging,
-            addressing: _,
+            further: _,
             agreed_at: agreed,
         } = self;
         sessions.len() == ue.sessions.len()
@@ -384,12 +385,12 @@ impl<'a> AllocationPart<'a> {
 
     /// Returns the parameters of paging if they are stored.
     pub(super) fn paging(&self) -> Option<&PagingInfo> {
-        Some(&self.paging).filter(|paging| !paging.is_empty() || self.addressing().is_some())
+        Some(&self.paging).filter(|paging| !paging.is_empty() || self.further().is_some())
     }
 
-    /// Returns static addresses and framed routes if they are stored.
-    pub(super) fn addressing(&self) -> Option<&[Addressing]> {
-        Some(&self.addressing[..]).filter(|addressing| !addressing.is_empty() || self.agreed_at().is_some())
+    /// Returns the terms that most subscriptions lack if they are stored.
+    pub(super) fn further(&self) -> Option<&FurtherTerms> {
+        Some(&self.further).filter(|further| !further.is_empty() || self.agreed_at().is_some())
     }
 
     /// Returns the time of the authentication if it is stored.
@@ -399,7 +400,7 @@ impl<'a> AllocationPart<'a> {
 
     /// Returns an owned copy.
     pub(super) fn into_static(self) -> AllocationPart<'static> {
-        let AllocationPart { allowed, radio_capability, sessions, next_session, area, paging, addressing, agreed_at } =
+        let AllocationPart { allowed, radio_capability, sessions, next_session, area, paging, further, agreed_at } =
             self;
         AllocationPart {
             allowed,
@@ -408,7 +409,7 @@ impl<'a> AllocationPart<'a> {
             next_session,
             area,
             paging,
-            addressing,
+            further,
             agreed_at,
         }
     }

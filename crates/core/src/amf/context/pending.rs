@@ -19,6 +19,9 @@ pub struct PendingWork {
     pub reallocate: bool,
     /// The UE of 5G is to receive its allowed NSSAI on its next connection.
     pub allowed: bool,
+    /// The UE of 5G is to receive its service area on its next connection, and its RAN node the
+    /// mobility restrictions and the RFSP Index.
+    pub areas: bool,
     /// The UE is to be authenticated in its next registration or update: the record of its
     /// subscriber has changed.
     pub authenticate: bool,
@@ -32,7 +35,7 @@ impl PendingWork {
 
     /// Returns true if there is work for a connected UE.
     pub fn is_due(&self) -> bool {
-        self.needs_page() || self.reallocate || self.allowed
+        self.needs_page() || self.reallocate || self.allowed || self.areas
     }
 
     /// Takes the work for a connected UE.
@@ -43,12 +46,13 @@ impl PendingWork {
 }
 
 /// Flags of the binary form. Release 0.2.0 reads [`SIGNALLING`] alone, or none.
-const SIGNALLING: u8 = 1;
-const REALLOCATE: u8 = 2;
-const ALLOWED: u8 = 4;
-const AUTHENTICATE: u8 = 8;
+const SIGNALLING: u16 = 1;
+const REALLOCATE: u16 = 2;
+const ALLOWED: u16 = 4;
+const AUTHENTICATE: u16 = 8;
+const AREAS: u16 = 16;
 /// Position of the cause, which is stored as its index plus 1.
-const CAUSE: u32 = 4;
+const CAUSE: u32 = 5;
 
 /// Form with names.
 #[derive(Serialize, Deserialize)]
@@ -64,23 +68,31 @@ struct Named {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     allowed: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    areas: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     authenticate: bool,
 }
 
 /// Binary form: sessions, flags, deregistration.
 #[derive(Serialize, Deserialize)]
-struct Binary(u16, u8, Option<bool>);
+struct Binary(u16, u16, Option<bool>);
 
 impl Serialize for PendingWork {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        let PendingWork { sessions, signalling, deregister, cause, reallocate, allowed, authenticate } = *self;
+        let PendingWork { sessions, signalling, deregister, cause, reallocate, allowed, areas, authenticate } = *self;
         if s.is_human_readable() {
-            return Named { sessions, signalling, deregister, cause, reallocate, allowed, authenticate }.serialize(s);
+            let named = Named { sessions, signalling, deregister, cause, reallocate, allowed, areas, authenticate };
+            return named.serialize(s);
         }
-        let flags =
-            [(signalling, SIGNALLING), (reallocate, REALLOCATE), (allowed, ALLOWED), (authenticate, AUTHENTICATE)];
+        let flags = [
+            (signalling, SIGNALLING),
+            (reallocate, REALLOCATE),
+            (allowed, ALLOWED),
+            (authenticate, AUTHENTICATE),
+            (areas, AREAS),
+        ];
         let flags = flags.into_iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, bit)| flags | bit);
-        let cause = cause.map_or(0, |cause| cause.index() + 1);
+        let cause = cause.map_or(0, |cause| u16::from(cause.index()) + 1);
         Binary(sessions, flags | cause << CAUSE, deregister).serialize(s)
     }
 }
@@ -88,15 +100,24 @@ impl Serialize for PendingWork {
 impl<'de> Deserialize<'de> for PendingWork {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         if d.is_human_readable() {
-            let Named { sessions, signalling, deregister, cause, reallocate, allowed, authenticate } =
+            let Named { sessions, signalling, deregister, cause, reallocate, allowed, areas, authenticate } =
                 Named::deserialize(d)?;
-            return Ok(PendingWork { sessions, signalling, deregister, cause, reallocate, allowed, authenticate });
+            return Ok(PendingWork {
+                sessions,
+                signalling,
+                deregister,
+                cause,
+                reallocate,
+                allowed,
+                areas,
+                authenticate,
+            });
         }
         let Binary(sessions, flags, deregister) = Binary::deserialize(d)?;
-        let [signalling, reallocate, allowed, authenticate] =
-            [SIGNALLING, REALLOCATE, ALLOWED, AUTHENTICATE].map(|bit| flags & bit != 0);
-        let cause = (flags >> CAUSE).checked_sub(1).and_then(DeregistrationCause::at);
-        Ok(PendingWork { sessions, signalling, deregister, cause, reallocate, allowed, authenticate })
+        let [signalling, reallocate, allowed, authenticate, areas] =
+            [SIGNALLING, REALLOCATE, ALLOWED, AUTHENTICATE, AREAS].map(|bit| flags & bit != 0);
+        let cause = (flags >> CAUSE).checked_sub(1).and_then(|index| DeregistrationCause::at(index as u8));
+        Ok(PendingWork { sessions, signalling, deregister, cause, reallocate, allowed, areas, authenticate })
     }
 }
 
@@ -106,12 +127,21 @@ mod tests {
 
     #[test]
     fn flags_roundtrip_is_exact() {
-        for flags in 0..16_u8 {
-            let [signalling, reallocate, allowed, authenticate] = [0, 1, 2, 3].map(|bit| flags >> bit & 1 == 1);
+        for flags in 0..32_u8 {
+            let [signalling, reallocate, allowed, authenticate, areas] =
+                [0, 1, 2, 3, 4].map(|bit| flags >> bit & 1 == 1);
             let cause = DeregistrationCause::at(flags);
             let deregister = Some(true);
-            let work =
-                PendingWork { sessions: 0x1234, signalling, deregister, cause, reallocate, allowed, authenticate };
+            let work = PendingWork {
+                sessions: 0x1234,
+                signalling,
+                deregister,
+                cause,
+                reallocate,
+                allowed,
+                areas,
+                authenticate,
+            };
             let octets = postcard::to_allocvec(&work).expect("it encodes");
             assert_eq!(postcard::from_bytes(&octets), Ok(work));
         }

@@ -3,6 +3,7 @@
 use super::network_deregistration;
 use crate::amf::context::{Procedure, RanContext};
 use crate::amf::procedures::authentication::{self, Authenticating, Next};
+use crate::amf::procedures::common::areas;
 use crate::amf::procedures::common::security_setup::{self, Progress, SecuritySetup};
 use crate::amf::procedures::common::service::RequestedService;
 use crate::amf::procedures::{configuration_update, registration, service_request};
@@ -55,6 +56,11 @@ pub(super) fn serve(ctx: &mut StepContext<'_, '_>, request: RequestedService) {
         return ctx.note(Note::fault("nas-request-repeated"));
     }
     end_procedure(ctx);
+    if let Some(cause) = areas::forbidden_here(ctx.ue, ctx.env.config)
+        && ctx.ue.pending.deregister.is_none()
+    {
+        return service_request::reject_in_forbidden_area(ctx, cause);
+    }
     let is_initial = ctx.ue.connection.is_some_and(|connection| connection.ran.is_none());
     let is_due = is_initial && ctx.ue.pending.deregister.is_none() && security_setup::is_due(ctx);
     let next = match is_due {

@@ -7,7 +7,7 @@ use super::nas::{Admitted, admit, on_named, open, registered, updated};
 use crate::amf::context::Procedure;
 use crate::amf::n2::NasIdentity;
 use crate::amf::procedures::common::security_setup::eps;
-use crate::amf::procedures::common::{congestion, moves, user_data};
+use crate::amf::procedures::common::{areas, congestion, moves, user_data};
 use crate::amf::procedures::registration::AttachContent;
 use crate::amf::procedures::{deregistration, registration, service_request, session};
 use crate::schedule::kind::emm::is_service_request;
@@ -291,6 +291,9 @@ fn extended(ctx: &mut StepContext<'_, '_>, message: &NasExtendedServiceRequest, 
 fn serve_control_plane(ctx: &mut StepContext<'_, '_>, message: &NasControlPlaneServiceRequest, verified: Option<u32>) {
     if verified.is_none() || !ctx.ue.is_registered() {
         return serve(ctx, verified);
+    }
+    if let Some(cause) = areas::forbidden_here(ctx.ue, ctx.env.config) {
+        return service_request::reject_in_forbidden_area(ctx, cause);
     }
     if !ctx.ue.ciot().control_plane {
         ctx.note(Note::fault("nas-not-served"));

@@ -94,7 +94,7 @@ pub(super) fn on_other_connection(
         }
         // The target aborts: for its own reasons, or because it does not know the UE.
         UeMessage::ReleaseRequest { .. } | UeMessage::Error(_) => handover::target_lost(ctx),
-        UeMessage::ReleaseComplete | UeMessage::NonDelivery | UeMessage::Report => {}
+        UeMessage::ReleaseComplete { .. } | UeMessage::NonDelivery | UeMessage::Report => {}
         _ => ctx.note(Note::fault("handover-out-of-place")),
     }
     Ok(None)

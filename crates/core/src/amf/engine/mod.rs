@@ -16,7 +16,7 @@ use crate::Env;
 use crate::amf::access;
 use crate::amf::context::{Connection, Procedure, RadioCapability, RanContext, UeContext};
 use crate::amf::n2::{Cause, Fault, InitialUeMessage, UeMessage};
-use crate::amf::procedures::common::{smf_requests, user_data, user_plane};
+use crate::amf::procedures::common::{areas, smf_requests, user_data, user_plane};
 use crate::amf::procedures::{
     self, an_release, configuration_update, deregistration, paging, registration, service_request, session,
 };
@@ -200,6 +200,8 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
     }
     procedures::handover::drop_void_keys(ctx.ue);
     reach_ue(&mut ctx);
+    deregister_in_forbidden_area(&mut ctx);
+    areas::end_user_plane(&mut ctx);
     subscription::send_commands(&mut ctx);
     request_location(&mut ctx, before);
     an_release::forget_if_empty(&mut ctx);
@@ -235,13 +237,22 @@ fn deregister(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option<Der
 /// Starts the deregistration of a UE, with the cause that its subscriber's record has, else with
 /// that of the operator.
 fn begin_deregistration(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option<DeregistrationCause>) {
-    match subscription::cause(ctx.ue) {
+    match subscription::cause(ctx) {
         None => {
             let dialect = ctx.ue.dialect();
             let procedure = deregistration::by_network(ctx, reregister, cause.map(|cause| cause.value_in(dialect)));
             ctx.ue.procedure = procedure.map(Procedure::Deregistration);
         }
-        cause => network_deregistration::begin_with(ctx, reregister, cause),
+        cause => network_deregistration::begin_with(ctx, false, cause),
+    }
+}
+
+/// Deregisters a UE that has come to a forbidden area without a message that could be refused.
+fn deregister_in_forbidden_area(ctx: &mut StepContext<'_, '_>) {
+    let is_set_up = ctx.ue.connection.is_some_and(|connection| connection.ran == RanContext::SetUp);
+    let is_free = ctx.ue.procedure.is_none() && ctx.ue.handover.is_none() && ctx.ue.is_registered();
+    if is_set_up && is_free && areas::forbidden_here(ctx.ue, ctx.env.config).is_some() {
+        begin_deregistration(ctx, false, None);
     }
 }
 
@@ -303,8 +314,9 @@ fn reach_ue(ctx: &mut StepContext<'_, '_>) {
             if wanted.signalling {
                 user_plane::step_all(ctx, || Input::Reachable);
             }
-            user_plane::restore(ctx, wanted.sessions);
-            let updating = configuration_update::begin(ctx, wanted.reallocate, wanted.allowed);
+            let sessions = areas::permitted(ctx, wanted.sessions);
+            user_plane::restore(ctx, sessions);
+            let updating = configuration_update::begin(ctx, wanted);
             ctx.ue.procedure = updating.map(Procedure::ConfigurationUpdate);
         }
         Some(_) => {}
@@ -412,6 +424,7 @@ fn connect(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMes
     });
     ctx.ue.reachability.unreachable = false;
     ctx.ue.reachability.last_node = None;
+    ctx.ue.reachability.recommended = Vec::new();
     ctx.ue.reachability.paging.ciot.ends_after_downlink = false;
 }
 
@@ -420,7 +433,7 @@ fn connect(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: &InitialUeMes
 pub fn unknown_ue(dialect: Dialect, pdu: &[u8]) -> Option<Box<Fault>> {
     let ids = access::ue_ids(dialect, pdu);
     match access::ue_message(dialect, pdu) {
-        Ok((_, UeMessage::ReleaseComplete | UeMessage::Error(_) | UeMessage::NonDelivery)) => None,
+        Ok((_, UeMessage::ReleaseComplete { .. } | UeMessage::Error(_) | UeMessage::NonDelivery)) => None,
         Ok(_) => {
             let cause = Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID);
             Some(Fault::logical("unknown-local-ue-ngap-id", cause, ids.0, ids.1))
@@ -456,7 +469,8 @@ fn ngap(ctx: &mut StepContext<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu:
     let read = access::ue_message(assoc.dialect(), pdu);
     // The response to a release of an earlier connection, and messages about errors, are never
     // answered with an error.
-    let silent = matches!(read, Ok((_, UeMessage::ReleaseComplete | UeMessage::Error(_) | UeMessage::NonDelivery)));
+    let silent =
+        matches!(read, Ok((_, UeMessage::ReleaseComplete { .. } | UeMessage::Error(_) | UeMessage::NonDelivery)));
     let connected = read.as_ref().ok().and_then(|(ran_id, message)| ran_id.filter(|_| message.has_connection()));
     let usage = read.as_ref().ok().and_then(|(_, message)| access::usage_report(assoc.dialect(), message, pdu));
     let read = read.and_then(|(ran_id, message)| {
@@ -524,7 +538,12 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
             ctx.release(cause);
         }
         UeMessage::ReleaseRequest { cause } => an_release::requested(ctx, cause),
-        UeMessage::ReleaseComplete => connection_lost(ctx),
+        UeMessage::ReleaseComplete { recommended } => {
+            connection_lost(ctx);
+            if ctx.ue.is_registered() {
+                ctx.ue.reachability.recommended = recommended;
+            }
+        }
         UeMessage::SessionSetupResponse { set_up, failed } => {
             session::transfers(ctx, N2Sm::SetupResponse, set_up);
             session::transfers(ctx, N2Sm::SetupUnsuccessful, failed);

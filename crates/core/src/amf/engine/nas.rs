@@ -5,9 +5,9 @@ pub mod protection;
 use super::authentication::{self, secure};
 use crate::amf::context::{NasSecurity, PARTIALLY_CIPHERED, Procedure, SecurityFault, UeContext};
 use crate::amf::n2::NasIdentity;
-use crate::amf::procedures::common::congestion;
 use crate::amf::procedures::common::moves::{self, MoveRequest};
 use crate::amf::procedures::common::security_setup::nr;
+use crate::amf::procedures::common::{areas, congestion};
 use crate::amf::procedures::handover::unconfirmed_keys;
 use crate::amf::procedures::{configuration_update, deregistration, registration, service_request, session};
 use crate::schedule::kind::emm::{CONTROL_PLANE_SERVICE_REQUEST, is_service_request};
@@ -239,6 +239,11 @@ fn serve(ctx: &mut StepContext<'_, '_>, message: &NasServiceRequest, count: u32)
         Some(Nas5gmmMessage::ServiceRequest(inner)) => service_request::nr::read(&inner),
         _ => service_request::nr::read(message),
     };
+    if areas::is_restricted_here(ctx.ue) && !service_request::nr::is_permitted_in_non_allowed_area(message) {
+        // 5.6.1.5: the UE registers again, and gets its service area.
+        authentication::end_procedure(ctx);
+        return service_request::reject(ctx, GmmCause::RestrictedServiceArea);
+    }
     authentication::serve(ctx, request);
 }
 
@@ -247,6 +252,9 @@ fn ul_transport(ctx: &mut StepContext<'_, '_>, message: &NasUlNasTransport) {
         return ctx.send_status_98();
     }
     match session::nr::read(message) {
+        Some(transport) if areas::is_restricted_here(ctx.ue) && transport.is_service_of_ue() => {
+            session::refuse_in_non_allowed_area(ctx, &transport);
+        }
         Some(transport) => session::uplink(ctx, transport),
         None => session::nr::discard(ctx, message),
     }

@@ -6,22 +6,23 @@
 
 use super::{change_ambr, deregister};
 use crate::amf::access;
-use crate::amf::context::{RanContext, Registration, UeContext};
-use crate::amf::procedures::common::{moves, user_plane};
+use crate::amf::context::{RanContext, Registration};
+use crate::amf::procedures::common::{areas, moves, user_plane};
 use crate::smf::{self, Input, SmContext, Stage};
 use crate::step::{Kind, Note, StepContext};
-use crate::subscription::Subscription;
+use crate::subscription::{AreaRestrictions, Subscription};
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use vireo_types::{Dialect, Snssai};
+use vireo_types::{Dialect, Snssai, Tai};
 use vireo_wire::nas::{GmmCause, GsmCause};
 
 /// Returns the cause with which the UE of a subscriber that gets no service is deregistered: that
 /// of a registration (TS 24.501 5.5.2.3.2, TS 24.301 5.5.2.3.2).
-pub(super) fn cause(ue: &UeContext) -> Option<GmmCause> {
+pub(super) fn cause(ctx: &StepContext<'_, '_>) -> Option<GmmCause> {
+    let ue = &ctx.ue;
     match ue.subscription {
         None => Some(GmmCause::IllegalUe),
-        Some(_) => moves::not_allowed(ue, ue.session_dialect()),
+        Some(_) => moves::not_allowed(ue, ue.session_dialect()).or_else(|| areas::forbidden_here(ue, ctx.env.config)),
     }
 }
 
@@ -33,6 +34,7 @@ pub(super) fn changed(ctx: &mut StepContext<'_, '_>, subscription: Option<Subscr
     }
     ctx.ue.pending.authenticate |= !is_repeated;
     let (before, rfsp) = (ctx.ue.ambr(), ctx.ue.rfsp());
+    let areas = ctx.ue.subscription.as_ref().map(|subscription| subscription.areas.clone()).unwrap_or_default();
     if ctx.ue.subscription.as_deref() != subscription.as_ref() {
         ctx.ue.subscription = subscription.map(Arc::new);
     }
@@ -40,8 +42,10 @@ pub(super) fn changed(ctx: &mut StepContext<'_, '_>, subscription: Option<Subscr
     if ctx.ue.registration == Registration::Emergency {
         return;
     }
-    if cause(ctx.ue).is_some() {
-        return deregister(ctx, false, None);
+    if cause(ctx).is_some() {
+        // An idle UE may have come to another tracking area, in which it may register again.
+        let may_be_elsewhere = ctx.ue.connection.is_none() && moves::not_allowed(ctx.ue, ctx.ue.dialect()).is_none();
+        return deregister(ctx, may_be_elsewhere && ctx.ue.subscription.is_some(), None);
     }
     let Some(subscription) = ctx.ue.subscription.clone() else { return };
     if !keep_slices(ctx, &subscription) {
@@ -54,6 +58,9 @@ pub(super) fn changed(ctx: &mut StepContext<'_, '_>, subscription: Option<Subscr
         change_session(ctx, at, &subscription);
     }
     change_rfsp(ctx, rfsp);
+    if subscription.areas != areas {
+        change_areas(ctx, &subscription.areas);
+    }
     let has_command = |session: &SmContext| smf::awaits_connection(session);
     // E-RAB MODIFY REQUEST has the UE-AMBR, too.
     if ctx.ue.dialect() == Dialect::Nr || !ctx.ue.sessions.iter().any(has_command) {
@@ -63,10 +70,35 @@ pub(super) fn changed(ctx: &mut StepContext<'_, '_>, subscription: Option<Subscr
 
 /// Sends the RAN node an RFSP Index that has changed. A node that had one keeps it until the next
 /// context of the UE, if the subscriber has none any more.
+///
+/// A node that is setting the context up, or to which the UE moves, gets it with a later message.
 fn change_rfsp(ctx: &mut StepContext<'_, '_>, before: Option<NonZeroU16>) {
-    let is_set_up = ctx.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp);
-    if let Some(rfsp) = ctx.ue.rfsp().filter(|rfsp| is_set_up && Some(*rfsp) != before) {
-        ctx.send(|c| access::rfsp_modification_request(c, rfsp));
+    let (Some(rfsp), Some(connection)) = (ctx.ue.rfsp().filter(|rfsp| Some(*rfsp) != before), ctx.ue.connection) else {
+        return;
+    };
+    match connection.ran {
+        RanContext::SetUp if !ctx.ue.is_in_handover() => ctx.send(|c| access::rfsp_modification_request(c, rfsp)),
+        RanContext::SetUp | RanContext::SettingUp { .. } if ctx.ue.dialect() == Dialect::Nr => {
+            ctx.ue.pending.areas = true;
+        }
+        _ => {}
+    }
+}
+
+/// Applies other areas to a UE that is in no forbidden area. Its registration area becomes that of
+/// the tracking areas with the same restriction, in which the UE gets its service area. An idle UE
+/// is paged: one that takes itself to be in a non-allowed area would stay silent.
+fn change_areas(ctx: &mut StepContext<'_, '_>, areas: &AreaRestrictions) {
+    let here = areas::location(ctx.ue);
+    let is_nr = ctx.ue.dialect() == Dialect::Nr;
+    let stays = |tai: &Tai| match here {
+        Some(here) if is_nr => *tai == here || areas::is_alike(areas, here, *tai),
+        _ => !areas.is_forbidden(tai.tac),
+    };
+    ctx.ue.reachability.area.retain(|tai| stays(tai));
+    if is_nr {
+        ctx.ue.pending.areas = true;
+        ctx.ue.pending.signalling |= ctx.ue.connection.is_none();
     }
 }
 

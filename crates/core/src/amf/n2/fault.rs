@@ -112,12 +112,16 @@ impl Fault {
 }
 
 /// Returns true if the container of the IEs does not decode to its end (10.2), or if the PDU has an
-/// IE of criticality reject that its message does not have (10.3.4.2). Reading the needed IEs shows
-/// neither: an IE decodes without the IEs after it.
+/// IE of criticality reject that its message does not have (10.3.4.2), or an IE twice (10.3.6).
+/// Reading the needed IEs shows none of them: an IE decodes without the IEs after it.
 pub(crate) fn has_fault_to_reject(pdu: &NGAPPDU<'_>) -> bool {
-    let unknown = |d: &Deviation| matches!(d, Deviation::UnexpectedIe { criticality: Criticality::reject, .. });
+    let rejects = |deviation: &Deviation| match deviation {
+        Deviation::UnexpectedIe { criticality, .. } => *criticality == Criticality::reject,
+        Deviation::RepeatedIe { .. } => true,
+        _ => false,
+    };
     match pdu.check_structure() {
-        Ok(deviations) => deviations.iter().any(unknown),
+        Ok(deviations) => deviations.iter().any(rejects),
         Err(_) => true,
     }
 }

@@ -4,8 +4,9 @@
 use super::{plmn_to, tac_octets};
 use crate::amf::context::{DrxCycle, UeContext};
 use crate::config::CoreConfig;
+use crate::subscription::{AreaRestrictions, ServiceArea};
 use std::num::NonZeroU16;
-use vireo_types::{Dialect, Plmn, Tai, Tmsi, limits};
+use vireo_types::{Dialect, Plmn, Tac, Tai, Tmsi, limits};
 use vireo_wire::nas::NasT3512Value;
 use vireo_wire::ngap::{self, *};
 
@@ -29,6 +30,8 @@ pub struct MobilityRestrictions {
     pub equivalent: Vec<Plmn>,
     /// The subscriber may not use EPC (core network type restriction, TS 23.501 5.3.4.1.1).
     pub is_epc_forbidden: bool,
+    /// Areas in each of these PLMNs.
+    pub areas: AreaRestrictions,
 }
 
 /// Core Network Assistance Information for RRC INACTIVE, with which a RAN node may suspend the
@@ -52,7 +55,8 @@ impl UeInformation {
         let others = config.plmns.iter().copied().filter(|plmn| *plmn != serving);
         // TS 38.413 9.3.1.85: maxnoofEPLMNs.
         let equivalent: Vec<_> = others.take(15).collect();
-        let restricts = is_epc_forbidden || !equivalent.is_empty();
+        let areas = ue.areas().cloned().unwrap_or_default();
+        let restricts = is_epc_forbidden || !equivalent.is_empty() || !areas.is_empty();
         let area = &ue.reachability.area;
         let is_permitted = !config.ran.forbids_rrc_inactive && !area.is_empty();
         let inactive = ue.identity.tmsi.filter(|_| is_permitted).map(|tmsi| InactiveAssistance {
@@ -62,7 +66,8 @@ impl UeInformation {
             mico: ue.reachability.paging.power_saving.is_some(),
             area: area.iter().copied().take(limits::TAIS_PER_LIST).collect(),
         });
-        let restrictions = restricts.then_some(MobilityRestrictions { serving, equivalent, is_epc_forbidden });
+        let restrictions = MobilityRestrictions { serving, equivalent, is_epc_forbidden, areas };
+        let restrictions = restricts.then_some(restrictions);
         UeInformation { restrictions, inactive, rfsp: ue.rfsp() }
     }
 }
@@ -75,6 +80,34 @@ fn t3512(seconds: u64) -> u8 {
 }
 
 impl MobilityRestrictions {
+    /// Returns the list that ends all restrictions of an earlier one.
+    pub(crate) fn none(serving: Plmn) -> Self {
+        let areas = AreaRestrictions::default();
+        MobilityRestrictions { serving, equivalent: Vec::new(), is_epc_forbidden: false, areas }
+    }
+
+    fn plmns(&self) -> impl Iterator<Item = PLMNIdentity> {
+        [self.serving].into_iter().chain(self.equivalent.iter().copied()).map(plmn_to)
+    }
+
+    /// Returns the forbidden areas (9.3.1.85), which are those of each PLMN.
+    fn forbidden(&self) -> Option<ForbiddenAreaInformation> {
+        let tacs = tacs(&self.areas.forbidden);
+        let item = |plmn| ForbiddenAreaInformationItem::new(plmn, ForbiddenTACs(tacs.clone()), None);
+        (!tacs.is_empty()).then(|| ForbiddenAreaInformation(self.plmns().map(item).collect()))
+    }
+
+    /// Returns the service area (9.3.1.85), which is that of each PLMN.
+    fn service(&self) -> Option<ServiceAreaInformation> {
+        let service = self.areas.service.as_ref()?;
+        let (allowed, other) = match service {
+            ServiceArea::Allowed(allowed) => (Some(AllowedTACs(tacs(allowed))), None),
+            ServiceArea::NotAllowed(other) => (None, Some(NotAllowedTACs(tacs(other)))),
+        };
+        let item = |plmn| ServiceAreaInformationItem::new(plmn, allowed.clone(), other.clone(), None);
+        Some(ServiceAreaInformation(self.plmns().map(item).collect()))
+    }
+
     /// Returns the Mobility Restriction List.
     pub(crate) fn encode(&self) -> MobilityRestrictionList<'static> {
         let equivalent = self.equivalent.iter().map(|plmn| plmn_to(*plmn)).collect::<Vec<_>>();
@@ -86,8 +119,13 @@ impl MobilityRestrictions {
             Some(ProtocolExtensionContainer(vec![field]))
         };
         let extensions = if self.is_epc_forbidden { extension() } else { None };
-        MobilityRestrictionList::new(plmn_to(self.serving), equivalent, None, None, None, extensions)
+        let (forbidden, service) = (self.forbidden(), self.service());
+        MobilityRestrictionList::new(plmn_to(self.serving), equivalent, None, forbidden, service, extensions)
     }
+}
+
+fn tacs(tacs: &[Tac]) -> Vec<TAC> {
+    tacs.iter().map(|tac| TAC(tac_octets(*tac))).collect()
 }
 
 impl InactiveAssistance {
@@ -140,13 +178,29 @@ mod tests {
     use crate::golden::nr as golden;
     use vireo_types::Tac;
 
+    /// The IEs equal those of pycrate's Downlink NAS Transport.
+    #[test]
+    fn areas_equal_golden() {
+        let octets = golden("DownlinkNASTransport-information");
+        let pdu = NGAP_PDU::decode_borrowed(&octets).expect("a PDU");
+        let service = Some(ServiceArea::NotAllowed(vec![Tac(7)]));
+        let areas = AreaRestrictions { forbidden: vec![Tac(2), Tac(0xff_ffff)], service };
+        let home = "99970".parse().expect("a PLMN");
+        let restrictions = MobilityRestrictions { areas, ..MobilityRestrictions::none(home) };
+        assert_eq!(pdu.ie::<ie::MobilityRestrictionList>(), Some(Ok(restrictions.encode())));
+    }
+
     /// The IEs equal those of pycrate's Initial Context Setup Request.
     #[test]
     fn ue_information_equals_golden() {
         let [home, other] = ["99970", "00101"].map(|plmn| plmn.parse().expect("a PLMN"));
         let octets = golden("InitialContextSetupRequest-information");
         let pdu = NGAP_PDU::decode_borrowed(&octets).expect("a PDU");
-        let restrictions = MobilityRestrictions { serving: home, equivalent: vec![other], is_epc_forbidden: true };
+        let restrictions = MobilityRestrictions {
+            equivalent: vec![other],
+            is_epc_forbidden: true,
+            ..MobilityRestrictions::none(home)
+        };
         assert_eq!(pdu.ie::<ie::MobilityRestrictionList>(), Some(Ok(restrictions.encode())));
         let inactive = InactiveAssistance {
             tmsi: Tmsi(0xdead_beef),

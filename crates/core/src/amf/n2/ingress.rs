@@ -47,7 +47,11 @@ pub enum UeMessage {
         cause: Cause,
     },
     /// UE CONTEXT RELEASE COMPLETE.
-    ReleaseComplete,
+    ReleaseComplete {
+        /// Information on Recommended Cells and RAN Nodes for Paging with its PER encoding; empty
+        /// if the node recommends none.
+        recommended: Vec<u8>,
+    },
     /// PDU SESSION RESOURCE SETUP RESPONSE.
     SessionSetupResponse {
         /// Sessions that the RAN node has set up.
@@ -141,7 +145,7 @@ impl UeMessage {
             UeMessage::Initial(_)
                 | UeMessage::ContextSetupFailure { .. }
                 | UeMessage::HandoverFailure { .. }
-                | UeMessage::ReleaseComplete
+                | UeMessage::ReleaseComplete { .. }
                 | UeMessage::NonDelivery
                 | UeMessage::Error(_)
         )
@@ -200,7 +204,7 @@ impl UeMessage {
             UeMessage::ContextSetupResponse { .. } => "InitialContextSetupResponse",
             UeMessage::ContextSetupFailure { .. } => "InitialContextSetupFailure",
             UeMessage::ReleaseRequest { .. } => "UEContextReleaseRequest",
-            UeMessage::ReleaseComplete => "UEContextReleaseComplete",
+            UeMessage::ReleaseComplete { .. } => "UEContextReleaseComplete",
             UeMessage::SessionSetupResponse { .. } => "PDUSessionResourceSetupResponse",
             UeMessage::SessionReleaseResponse { .. } => "PDUSessionResourceReleaseResponse",
             UeMessage::SessionModifyResponse { .. } => "PDUSessionResourceModifyResponse",
@@ -259,6 +263,14 @@ macro_rules! items {
     };
 }
 
+/// Returns what UE CONTEXT RELEASE COMPLETE recommends for paging, unless it is too large to be
+/// stored.
+fn recommended(pdu: &NGAPPDU<'_>) -> Vec<u8> {
+    let information = pdu.ie::<ie::InfoOnRecommendedCellsAndRANNodesForPaging>().and_then(Result::ok);
+    let octets = information.and_then(|information| encode_open_type(&information).ok());
+    octets.map(|octets| octets.to_vec()).filter(|octets| octets.len() <= limits::RECOMMENDED_OCTETS).unwrap_or_default()
+}
+
 fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let message = match pdu.kind() {
         NgapPduKind::Initiating_InitialUEMessage => return initial(pdu),
@@ -280,7 +292,7 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
             ),
         },
         NgapPduKind::Initiating_UEContextReleaseRequest => UeMessage::ReleaseRequest { cause: cause(pdu)? },
-        NgapPduKind::Successful_UEContextRelease => UeMessage::ReleaseComplete,
+        NgapPduKind::Successful_UEContextRelease => UeMessage::ReleaseComplete { recommended: recommended(pdu) },
         NgapPduKind::Successful_PDUSessionResourceSetup => UeMessage::SessionSetupResponse {
             set_up: items!(pdu, PDUSessionResourceSetupListSURes, pdu_session_resource_setup_response_transfer),
             failed: items!(

@@ -28,6 +28,27 @@ pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> 
     ))
 }
 
+/// Encodes DOWNLINK NAS TRANSPORT (9.2.5.2) with the mobility restrictions and the RFSP Index,
+/// which replace those that the RAN node has (8.6.2.2).
+pub fn downlink_nas_with_information(connection: &Connection, nas: Vec<u8>, information: &UeInformation) -> Vec<u8> {
+    let build = || -> Result<NGAPPDU<'_>, ngap::Error> {
+        let mut ies = vec![
+            build_ngap_ie!(DownlinkNASTransport, AMF_UE_NGAP_ID(connection.amf_id.get()))?,
+            build_ngap_ie!(DownlinkNASTransport, RAN_UE_NGAP_ID(connection.ran_id.0))?,
+            build_ngap_ie!(DownlinkNASTransport, NAS_PDU(nas))?,
+        ];
+        if let Some(restrictions) = &information.restrictions {
+            ies.push(build_ngap_ie!(DownlinkNASTransport, MobilityRestrictionList(restrictions.encode()))?);
+        }
+        if let Some(rfsp) = information.rfsp {
+            ies.push(build_ngap_ie!(DownlinkNASTransport, IndexToRFSP(IndexToRFSP(rfsp.get().into())))?);
+        }
+        let message = DownlinkNASTransport::new(ProtocolIEContainer(ies));
+        NGAP_PDU::of_message(&message, DownlinkNASTransport::CRITICALITY)
+    };
+    encode(build())
+}
+
 /// Encodes UE CONTEXT RELEASE COMMAND (9.2.2.5).
 pub fn context_release_command(connection: &Connection, cause: Cause) -> Vec<u8> {
     release_command(connection.amf_id, connection.ran_id, cause)

@@ -43,11 +43,15 @@ pub(crate) fn wrong_direction(pdu: &S1APPDU<'_>) -> Box<Fault> {
 }
 
 /// Returns true if the container of the IEs does not decode to its end (10.2), or if the PDU has an
-/// IE of criticality reject that its message does not have (10.3.4.2).
+/// IE of criticality reject that its message does not have (10.3.4.2), or an IE twice (10.3.6).
 pub(crate) fn has_fault_to_reject(pdu: &S1APPDU<'_>) -> bool {
-    let unknown = |d: &Deviation| matches!(d, Deviation::UnexpectedIe { criticality: Criticality::reject, .. });
+    let rejects = |deviation: &Deviation| match deviation {
+        Deviation::UnexpectedIe { criticality, .. } => *criticality == Criticality::reject,
+        Deviation::RepeatedIe { .. } => true,
+        _ => false,
+    };
     match pdu.check_structure() {
-        Ok(deviations) => deviations.iter().any(unknown),
+        Ok(deviations) => deviations.iter().any(rejects),
         Err(_) => true,
     }
 }

@@ -117,7 +117,8 @@ fn erab_goldens_are_read() {
     assert_read("UECapabilityInfoIndication", capability);
     let cause = Cause::radioNetwork(Radio::user_inactivity);
     assert_read("UEContextReleaseRequest", UeMessage::ReleaseRequest { cause });
-    assert_read("UEContextReleaseComplete", UeMessage::ReleaseComplete);
+    let released = UeMessage::ReleaseComplete { recommended: Vec::new() };
+    assert_read("UEContextReleaseComplete", released);
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn read(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
             UeMessage::ContextSetupFailure { cause: cause(pdu), failed: SessionItems::new() }
         }
         S1apPduKind::Initiating_UEContextReleaseRequest => UeMessage::ReleaseRequest { cause: cause(pdu) },
-        S1apPduKind::Successful_UEContextRelease => UeMessage::ReleaseComplete,
+        S1apPduKind::Successful_UEContextRelease => UeMessage::ReleaseComplete { recommended: Vec::new() },
         S1apPduKind::Successful_E_RABSetup => UeMessage::SessionSetupResponse {
             set_up: tunnels!(pdu, E_RABSetupListBearerSURes),
             failed: erabs!(pdu, E_RABFailedToSetupListBearerSURes),

@@ -32,10 +32,11 @@ fn refused(network: &mut Network, change: impl FnOnce(&mut NasAttachRequest)) ->
 
 #[test]
 fn attach_is_rejected_with_emm_cause() {
-    let cases: [(&str, u8, Change); 8] = [
+    let cases: [(&str, u8, Change); 9] = [
         ("unknown IMSI", 8, |network, _| network.subscriber_error = Some(AuthenticationError::UnknownSubscriber)),
         ("HSS unreachable", 22, |network, _| network.subscriber_error = Some(AuthenticationError::Unavailable)),
         ("other tracking area", 12, |network, _| network.config.tacs = vec![Tac(9)]),
+        ("forbidden areas", 12, |network, _| network.subscription.areas.forbidden = network.config.tacs.clone()),
         ("no common algorithm", 23, |_, request| {
             request.ue_network_capability = NasUeNetworkCapability::new(vec![0xe0, 0x80]);
         }),

@@ -7,7 +7,7 @@ use vireo_core::amf::context::Procedure;
 use vireo_core::amf::engine::Event;
 use vireo_core::step::{Effect, Kind, Note};
 use vireo_core::subscription::{Ambr, AuthenticationRequest, SubscriberIdentity};
-use vireo_types::{Dialect, Duration};
+use vireo_types::{Dialect, Duration, Tac};
 use vireo_wire::nas_eps::*;
 use vireo_wire::s1ap::{S1AP_PDU, S1apPduKind, ie};
 
@@ -54,6 +54,18 @@ fn barred_subscriber_is_detached_with_cause() {
         let mut network = attached();
         network.subscription.suspended = suspended;
         network.subscription.only = (!suspended).then_some(Dialect::Nr);
+        changed(&mut network);
+        assert_eq!(detach_cause(&network), Some(cause));
+    }
+}
+
+/// All tracking areas of the network, and all but one.
+#[test]
+fn forbidden_area_detaches_with_cause() {
+    for cause in [12, 15] {
+        let mut network = attached();
+        network.subscription.areas.forbidden = network.config.tacs.clone();
+        network.config.tacs.extend((cause == 15).then_some(Tac(77)));
         changed(&mut network);
         assert_eq!(detach_cause(&network), Some(cause));
     }

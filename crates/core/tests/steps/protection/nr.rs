@@ -23,7 +23,7 @@ const WANTED: [Row<Message>; 17] = [
     (Message::RegistrationComplete, ["..-..", ".....", "...+."]),
     (Message::DeregistrationRequest, ["++-..", "..++.", "...+."]),
     (Message::DeregistrationAccept, ["..-..", "..++.", "...+."]),
-    (Message::ServiceRequest, [".f-..", "..++.", "...+."]),
+    (Message::ServiceRequest, ["ff-..", "..++.", "...+."]),
     (Message::ControlPlaneServiceRequest, ["..-..", ".....", "...+."]),
     (Message::Unserved, ["..-..", ".....", "...+."]),
     (Message::ConfigurationUpdateComplete, ["..-..", ".....", "...+."]),

@@ -363,10 +363,10 @@ pub const TABLE: &[Rule] = &[
     Rule {
         messages: &[M::ServiceRequest],
         states: &[NoContext],
-        allowed: &[Unverified],
+        allowed: UNPROVED,
         condition: Condition::First,
         clause: "4.4.4.3 h, 5.6.1.5",
-        stricter: None,
+        stricter: Some("it is rejected with #9"),
     },
     Rule {
         messages: &[M::ControlPlaneServiceRequest],

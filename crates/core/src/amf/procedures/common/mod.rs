@@ -1,5 +1,6 @@
 //! Parts that several procedures use.
 //!
+//! - [`areas`]: forbidden and service areas
 //! - [`service`]: contents of a service request
 //! - [`security_setup`]: identification, authentication and key agreement
 //! - [`context_setup`]: UE context in the RAN
@@ -14,6 +15,7 @@
 //! - [`power_saving`]: power saving and extended DRX that a UE requests
 //! - [`user_data`]: packets of a UE over NAS
 
+pub mod areas;
 pub mod congestion;
 pub mod context_setup;
 pub mod emm;

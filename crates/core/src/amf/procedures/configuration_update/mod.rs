@@ -2,7 +2,7 @@
 //! 24.301 5.4.1), both acknowledged.
 //!
 //! A UE that has answered a page gets another GUTI (TS 33.501 6.12.3). A UE of 5G also gets an
-//! allowed NSSAI that has changed.
+//! allowed NSSAI or a service area that has changed, and its RAN node the mobility restrictions.
 
 mod eps;
 mod nr;
@@ -10,24 +10,25 @@ mod state;
 
 pub use state::Updating;
 
-use crate::amf::context::Retry;
+use crate::amf::context::{PendingWork, Retry};
 use crate::amf::procedures::common::guti;
 use crate::step::{Kind, Note, StepContext};
 use vireo_types::Dialect;
 
-/// Sends the command to a connected UE: with a new GUTI, and with the allowed NSSAI. Returns `None`
-/// if there is nothing to send.
-pub fn begin(ctx: &mut StepContext<'_, '_>, reallocates: bool, allowed: bool) -> Option<Updating> {
+/// Sends the command to a connected UE: with a new GUTI, the allowed NSSAI, and the service area.
+/// Returns `None` if none of them is pending.
+pub fn begin(ctx: &mut StepContext<'_, '_>, pending: PendingWork) -> Option<Updating> {
     // A UE of EPS that requests service does not say which of two GUTIs it has: it gets the later
     // one again, and both stay valid until it confirms.
-    let guti = reallocates && (ctx.ue.identity.old_tmsi.is_some() || guti::assign(ctx));
-    let allowed = allowed && ctx.ue.dialect() == Dialect::Nr;
-    if !guti && !allowed {
+    let guti = pending.reallocate && (ctx.ue.identity.old_tmsi.is_some() || guti::assign(ctx));
+    let is_nr = ctx.ue.dialect() == Dialect::Nr;
+    let (allowed, areas) = (pending.allowed && is_nr, pending.areas && is_nr);
+    if !guti && !allowed && !areas {
         return None;
     }
     ctx.note(Note::Started(Kind::ConfigurationUpdate));
     let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3550);
-    let updating = Updating { retry, started: ctx.now(), guti, allowed };
+    let updating = Updating { retry, started: ctx.now(), guti, allowed, areas };
     send(ctx, &updating);
     Some(updating)
 }
@@ -48,9 +49,12 @@ pub fn complete(ctx: &mut StepContext<'_, '_>, updating: Updating) {
 }
 
 /// Handles the end of the connection, or of the wait for the UE: both GUTIs stay valid (TS 24.501
-/// 5.4.4.6 a, TS 24.301 5.4.1.6 a). An allowed NSSAI is sent again on the next connection.
+/// 5.4.4.6 a, TS 24.301 5.4.1.6 a). Allowed NSSAI and service area are sent again on the next
+/// connection.
 pub fn abort(ctx: &mut StepContext<'_, '_>, updating: Updating) {
-    ctx.ue.pending.allowed |= updating.allowed && ctx.ue.is_registered();
+    let is_registered = ctx.ue.is_registered();
+    ctx.ue.pending.allowed |= updating.allowed && is_registered;
+    ctx.ue.pending.areas |= updating.areas && is_registered;
     ctx.note(Note::Failed(Kind::ConfigurationUpdate, 0));
 }
 

@@ -2,7 +2,8 @@
 
 use super::Updating;
 use crate::amf::context::UeContext;
-use crate::amf::procedures::common::gmm;
+use crate::amf::n2::{self, MobilityRestrictions, UeInformation};
+use crate::amf::procedures::common::{areas, gmm};
 use crate::step::StepContext;
 use vireo_wire::nas::{NasConfigurationUpdateCommand, NasConfigurationUpdateIndication};
 
@@ -12,10 +13,21 @@ pub(super) fn send(ctx: &mut StepContext<'_, '_>, updating: &Updating) {
     let mut command = NasConfigurationUpdateCommand::new().with_configuration_update_indication(indication);
     if let Some(tmsi) = ctx.ue.identity.tmsi.filter(|_| updating.guti) {
         command = command.with_fg_guti(gmm::mobile_identity(UeContext::guti(ctx.env.config, tmsi)));
+    }
+    if updating.guti || updating.areas {
         command.tai_list = gmm::tai_list(&ctx.ue.reachability.area);
     }
     if updating.allowed {
         command.allowed_nssai = gmm::nssai(&ctx.ue.allowed);
     }
-    ctx.send_nas(command.into());
+    let Some(plmn) = ctx.ue.connection.map(|connection| connection.tai.plmn).filter(|_| updating.areas) else {
+        return ctx.send_nas(command.into());
+    };
+    let service = ctx.ue.areas().and_then(|areas| areas.service.as_ref());
+    command.service_area_list = Some(areas::service_area_list(service, plmn));
+    let mut information = UeInformation::from_context(ctx.ue, ctx.env.config, plmn);
+    information.restrictions.get_or_insert_with(|| MobilityRestrictions::none(plmn));
+    if let Some(nas) = ctx.nas(command.into()) {
+        ctx.send(|c| n2::downlink_nas_with_information(c, nas, &information));
+    }
 }

@@ -13,6 +13,8 @@ pub struct Updating {
     pub(super) guti: bool,
     /// The command has the allowed NSSAI.
     pub(super) allowed: bool,
+    /// The command has the service area.
+    pub(super) areas: bool,
 }
 
 impl Updating {

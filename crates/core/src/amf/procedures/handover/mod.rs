@@ -110,7 +110,7 @@ fn why_not_switched(ctx: &StepContext<'_, '_>, old: &Connection, tai: Tai, reque
     let is_switchable = |s: &smf::SmContext| (s.is_up() || s.is_setting_up()) && has(requested, s.id());
     if old.ran != RanContext::SetUp {
         Some(Radio::interaction_with_other_procedure)
-    } else if !is_served(ctx.env.config, tai) {
+    } else if !is_served(ctx.env.config, tai) || is_forbidden(ctx, tai) {
         Some(Radio::ho_target_not_allowed)
     } else if old.assoc.dialect() == Dialect::Eps && eps::names_twice(&request.switched) {
         Some(Radio::multiple_PDU_session_ID_instances)
@@ -119,6 +119,11 @@ fn why_not_switched(ctx: &StepContext<'_, '_>, old: &Connection, tai: Tai, reque
     } else {
         None
     }
+}
+
+/// Returns true if the tracking area is a forbidden area of the UE (TS 23.501 5.3.4.1.1).
+fn is_forbidden(ctx: &StepContext<'_, '_>, tai: Tai) -> bool {
+    ctx.ue.areas().is_some_and(|areas| areas.is_forbidden(tai.tac))
 }
 
 fn not_switched(dialect: Dialect) -> Vec<u8> {
@@ -213,6 +218,9 @@ pub fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired) {
     let Some((assoc, id, tai)) = found else {
         return refuse(ctx, Radio::unknown_targetID);
     };
+    if is_forbidden(ctx, tai) {
+        return refuse(ctx, Radio::ho_target_not_allowed);
+    }
     if assoc.dialect() != ctx.ue.dialect() {
         return intersystem::required(ctx, request, (assoc, tai));
     }
@@ -450,7 +458,7 @@ pub fn cancelled(ctx: &mut StepContext<'_, '_>) {
 /// crossed a message to that node.
 pub fn on_source_message(ctx: &mut StepContext<'_, '_>, message: &UeMessage) {
     match message {
-        UeMessage::ReleaseComplete | UeMessage::Error(_) => source::released(ctx),
+        UeMessage::ReleaseComplete { .. } | UeMessage::Error(_) => source::released(ctx),
         UeMessage::ReleaseRequest { .. } => source::release(ctx),
         UeMessage::HandoverCancel { .. } => source::answer(ctx, messages::cancel_acknowledge),
         // The RAN status transfer is too late, and other messages are about sessions at the target.

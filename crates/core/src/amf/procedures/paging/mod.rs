@@ -13,7 +13,7 @@ mod state;
 pub use state::Paging;
 
 use crate::amf::context::{Retry, UeContext};
-use crate::amf::procedures::common::user_plane;
+use crate::amf::procedures::common::{areas, user_plane};
 use crate::smf::{Input, SmContext};
 use crate::step::{Effect, Kind, Note, StepContext};
 use vireo_types::{Dialect, Instant, Tmsi};
@@ -24,7 +24,11 @@ const UNSENT: u8 = u8::MAX;
 /// Pages the UE. Returns `None` if it cannot be paged; it is then handled as unreachable.
 pub fn begin(ctx: &mut StepContext<'_, '_>) -> Option<Paging> {
     ctx.note(Note::Started(Kind::Paging));
-    let Some(tmsi) = ctx.ue.identity.tmsi.filter(|_| !ctx.ue.reachability.unreachable) else {
+    let pending = ctx.ue.pending;
+    // No packet of a UE in a non-allowed area needs a page (TS 23.502 4.2.3.3).
+    let is_for_packets = !pending.signalling && pending.deregister.is_none();
+    let is_restricted = is_for_packets && areas::permitted(ctx, pending.sessions) == 0;
+    let Some(tmsi) = ctx.ue.identity.tmsi.filter(|_| !ctx.ue.reachability.unreachable && !is_restricted) else {
         on_no_response(ctx);
         return None;
     };
@@ -32,7 +36,7 @@ pub fn begin(ctx: &mut StepContext<'_, '_>) -> Option<Paging> {
     if window > ctx.now() {
         return Some(Paging { retry: Retry { deadline: window, repeats: UNSENT }, started: window });
     }
-    page(ctx, true);
+    page(ctx, 1);
     let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3513);
     Some(Paging { retry, started: ctx.received_at() })
 }
@@ -47,24 +51,31 @@ fn next_window(ctx: &StepContext<'_, '_>, tmsi: Tmsi) -> Instant {
 }
 
 /// Sends one page in every cell of the registration area, and the first one to the RAN node of the
-/// last connection alone, if further pages may follow. A UE that did not complete the change of its
-/// 5G-GUTI may listen to either 5G-TMSI (TS 24.501 5.5.1.2.8 c).
-fn page(ctx: &mut StepContext<'_, '_>, is_first: bool) {
+/// last connection and those that it has recommended, if further pages may follow. A UE that did
+/// not complete the change of its 5G-GUTI may listen to either 5G-TMSI (TS 24.501 5.5.1.2.8 c).
+fn page(ctx: &mut StepContext<'_, '_>, attempt: u8) {
     let (ue, env) = (&ctx.ue, &ctx.env);
     let (dialect, area) = (ue.dialect(), &ue.reachability.area);
     let priority = priority(ue, env.config.paging.priority_levels);
+    let intended = env.config.timers.retransmissions.saturating_add(1);
+    let recommended = nr::recommended(&ue.reachability);
+    let page = nr::Page { priority, attempts: (attempt, intended), recommended: recommended.as_ref() };
     let pdus: Vec<_> = match dialect {
         Dialect::Nr => {
             let tmsis = [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten();
-            tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, &ue.reachability, priority)).collect()
+            tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, &ue.reachability, page)).collect()
         }
         Dialect::Eps => ue.identity.gutis_of_eps(env.config).map(|guti| eps::paging(guti, ue, priority)).collect(),
     };
     let mut nodes = env.ran.serving(area);
     nodes.retain(|assoc| assoc.dialect() == dialect);
-    let last = ue.reachability.last_node.filter(|last| nodes.contains(last));
-    if let Some(last) = last.filter(|_| is_first && env.config.timers.retransmissions > 0) {
-        nodes = vec![last];
+    if attempt == 1 && intended > 1 && env.config.paging.last_node_first {
+        let targets = recommended.iter().flat_map(|information| nr::nodes(information, env.ran));
+        let mut first: Vec<_> = ue.reachability.last_node.into_iter().chain(targets).collect();
+        first.sort_unstable_by_key(|assoc| assoc.0);
+        first.dedup();
+        first.retain(|assoc| nodes.contains(assoc));
+        nodes = if first.is_empty() { nodes } else { first };
     }
     for assoc in nodes {
         for pdu in &pdus {
@@ -93,14 +104,13 @@ pub fn on_deadline(ctx: &mut StepContext<'_, '_>, paging: Paging) -> Option<Pagi
     if paging.retry.deadline > ctx.now() {
         return Some(paging);
     }
-    let is_first = paging.retry.repeats == UNSENT;
     let next = match paging.retry.repeats {
         UNSENT => Some(Retry::start(ctx.now(), timers.t3513)),
         _ => paging.retry.next(ctx.now(), timers.t3513, timers.retransmissions),
     };
     match next {
         Some(retry) => {
-            page(ctx, is_first);
+            page(ctx, retry.repeats + 1);
             Some(Paging { retry, ..paging })
         }
         None => {

@@ -16,7 +16,7 @@ use crate::amf::context::{Ciot, Procedure, Registration, Retry};
 use crate::amf::n2::Cause;
 use crate::amf::procedures::common::security_setup::{self, Progress, SecuritySetup};
 use crate::amf::procedures::common::{
-    context_setup, emm, end_of_registration, guti, moves, network_information, smf_requests, user_plane,
+    areas, context_setup, emm, end_of_registration, guti, moves, network_information, smf_requests, user_plane,
 };
 use crate::config::SliceProfile;
 use crate::smf::{Input, RanState, SmContext};
@@ -271,7 +271,7 @@ fn enrol(ctx: &mut StepContext<'_, '_>, registration: Registration) -> Result<()
         return Err(GmmCause::Congestion);
     }
     // The accept has it.
-    ctx.ue.pending.allowed = false;
+    (ctx.ue.pending.allowed, ctx.ue.pending.areas) = (false, false);
     ctx.ue.registration = registration;
     ctx.ue.reachability.expires = None;
     ctx.ue.reachability.area = area(ctx);
@@ -280,9 +280,13 @@ fn enrol(ctx: &mut StepContext<'_, '_>, registration: Registration) -> Result<()
 
 fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm: Option<Vec<u8>>) -> Next {
     let registration = if is_emergency(ctx, &request) { Registration::Emergency } else { Registration::Registered };
-    let barred = moves::not_allowed(ctx.ue, ctx.ue.dialect());
+    let barred = moves::not_allowed(ctx.ue, ctx.ue.dialect()).or_else(|| forbidden(ctx));
     // A subscription restricts no emergency service (TS 23.501 5.16.4.1).
     if let Some(cause) = barred.filter(|_| registration != Registration::Emergency) {
+        if cause == GmmCause::TrackingAreaNotAllowed && ctx.ue.is_registered() {
+            // The UE deletes its 5G-GUTI (TS 24.501 5.5.1.3.5).
+            end_of_registration::end(ctx);
+        }
         return reject(ctx, request.kind.counted(), cause);
     }
     if ctx.ue.dialect() == Dialect::Eps {
@@ -298,6 +302,7 @@ fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm
     // Sessions for which an idle UE was paged are activated with those that it requests (TS 23.502
     // 4.2.2.2.2 step 17).
     let wanted = request.uplink_data | std::mem::take(&mut ctx.ue.pending.sessions);
+    let wanted = areas::permitted(ctx, wanted);
     let sessions = user_plane::activate(ctx, |psi| wanted >> psi & 1 == 1);
     // Separate SMFs have not responded yet; their N2 content follows.
     let activated = smf_requests::activate(ctx, wanted);
@@ -308,8 +313,14 @@ fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm
     Some(Registering { request, started, stage: Stage::Accepted { retry, back } })
 }
 
+/// Returns the cause of the reject if the subscriber may not be where the UE is.
+fn forbidden(ctx: &StepContext<'_, '_>) -> Option<GmmCause> {
+    let (subscription, connection) = (ctx.ue.subscription.as_ref()?, ctx.ue.connection?);
+    areas::forbidden(&subscription.areas, ctx.env.config, connection.tai)
+}
+
 /// Returns the registration area: all tracking areas of the network in the UE's PLMN, the UE's own
-/// first.
+/// first, which have the same restriction.
 fn area(ctx: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
     let config = ctx.env.config;
     let here = ctx.ue.connection.map(|c| c.tai);
@@ -317,7 +328,13 @@ fn area(ctx: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
     let all = config.tacs.iter().map(|tac| Tai { plmn, tac: *tac });
     let exists = |tai: &Tai| ctx.ue.dialect() == Dialect::Nr || tai.tac.eps().is_some();
     let is_nr = ctx.ue.dialect() == Dialect::Nr;
+    let is_alike = |tai: Tai| match here.zip(ctx.ue.areas()) {
+        Some((here, areas)) if is_nr => areas::is_alike(areas, here, tai),
+        Some((_, areas)) => !areas.is_forbidden(tai.tac),
+        None => true,
+    };
     let others = all.filter(|tai| Some(*tai) != here && exists(tai) && (!is_nr || slices::supports(ctx, *tai)));
+    let others = others.filter(|tai| is_alike(*tai));
     here.into_iter().chain(others).take(limits::TAIS_PER_LIST).collect()
 }
 
@@ -460,7 +477,8 @@ fn reason(cause: GmmCause) -> Option<&'static str> {
     Some(match cause {
         GmmCause::IllegalUe | GmmCause::UeIdentityCannotBeDerivedByTheNetwork | GmmCause::Congestion => return None,
         GmmCause::UeSecurityCapabilitiesMismatch => "no algorithm of the UE is allowed by core.security",
-        GmmCause::TrackingAreaNotAllowed => "tracking area is not in core.tacs",
+        GmmCause::TrackingAreaNotAllowed => "tracking area is not in core.tacs, or forbidden to the subscriber",
+        GmmCause::NoSuitableCellsInTrackingArea => "tracking area is forbidden to the subscriber, or the system",
         GmmCause::N1ModeNotAllowed => "subscriber is restricted to 4G",
         GmmCause::FiveGsServicesNotAllowed => "registration type is not served",
         GmmCause::InvalidMandatoryInformation => "request without security capability or identity",

@@ -5,9 +5,9 @@ use crate::amf::context::{
     DrxCycle, ExtendedDrx, PagingInfo, PowerSaving, Registration, UeContext, UeSecurityCapability,
 };
 use crate::amf::procedures::common::congestion::back_off;
-use crate::amf::procedures::common::gmm;
 use crate::amf::procedures::common::power_saving::{self, PowerSavingRequest};
 use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
+use crate::amf::procedures::common::{areas, gmm};
 use crate::step::StepContext;
 use vireo_types::{Dialect, Snssai, limits};
 use vireo_wire::nas::*;
@@ -137,6 +137,10 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, slices: &Slices,
     add_paging(&mut message, &ctx.ue.reachability.paging);
     if let Some(areas) = gmm::tai_list(&ctx.ue.reachability.area) {
         message = message.with_tai_list(areas);
+    }
+    let service = ctx.ue.areas().and_then(|areas| areas.service.as_ref());
+    if let (Some(_), Some(tai)) = (service, areas::location(ctx.ue)) {
+        message.service_area_list = Some(areas::service_area_list(service, tai.plmn));
     }
     if let Some(tmsi) = ctx.ue.identity.tmsi {
         message = message.with_fg_guti(gmm::mobile_identity(UeContext::guti(config, tmsi)));

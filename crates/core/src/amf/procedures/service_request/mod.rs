@@ -11,7 +11,7 @@ pub use state::ServiceRequestPending;
 
 use crate::amf::context::{PendingServiceAccept, Procedure, RanContext, UeContext};
 use crate::amf::n2::{Cause, SessionSetup};
-use crate::amf::procedures::common::{context_setup, emm, end_of_registration, smf_requests, user_plane};
+use crate::amf::procedures::common::{areas, context_setup, emm, end_of_registration, smf_requests, user_plane};
 use crate::step::{Kind, Note, StepContext};
 use vireo_types::{Dialect, Instant};
 use vireo_wire::nas::GmmCause;
@@ -42,6 +42,7 @@ pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request) -> Option<ServiceR
     // Sessions for which the UE was paged are activated with those that it requests (TS 23.502
     // 4.2.3.2 step 4).
     let wanted = request.uplink_data | std::mem::take(&mut ctx.ue.pending.sessions);
+    let wanted = areas::permitted(ctx, wanted);
     let sessions = user_plane::activate(ctx, |psi| wanted >> psi & 1 == 1);
     let deadline = ctx.now() + ctx.env.config.timers.ran_response;
     let serving = ServiceRequestPending { started, deadline };
@@ -153,6 +154,14 @@ pub fn reject_service(ctx: &mut StepContext<'_, '_>, cause: EmmCause) {
     if ctx.ue.connection.is_some_and(|connection| connection.ran.is_none()) {
         ctx.release(Cause::nas(CauseNas::normal_release));
     }
+}
+
+/// Rejects a service request in a forbidden area (5.6.1.5). With #12, the UE deletes its GUTI.
+pub fn reject_in_forbidden_area(ctx: &mut StepContext<'_, '_>, cause: GmmCause) {
+    if cause == GmmCause::TrackingAreaNotAllowed {
+        end_of_registration::end(ctx);
+    }
+    reject(ctx, cause);
 }
 
 /// Rejects a service request. The cause determines the reaction of the UE (5.6.1.5).

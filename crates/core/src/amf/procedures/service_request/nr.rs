@@ -14,6 +14,14 @@ pub fn read(message: &NasServiceRequest) -> Request {
     }
 }
 
+/// Returns true if the UE may request the service in a non-allowed area: the answer to a page, and
+/// emergency services (TS 24.501 5.3.5.2). Priority services are not implemented.
+pub fn is_permitted_in_non_allowed_area(message: &NasServiceRequest) -> bool {
+    use ServiceType::{EmergencyServices, EmergencyServicesFallback, MobileTerminatedServices};
+    let service = message.service_type.service_type();
+    matches!(service, Some(MobileTerminatedServices | EmergencyServices | EmergencyServicesFallback))
+}
+
 /// Encodes SERVICE ACCEPT (8.2.17), protected. `back` has the sessions whose user plane is
 /// activated, one bit each.
 pub fn accept(ctx: &mut StepContext<'_, '_>, request: Request, back: u16) -> Option<Vec<u8>> {

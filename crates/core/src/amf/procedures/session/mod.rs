@@ -35,6 +35,28 @@ pub struct UlNasTransport<'a> {
     pub n1: &'a [u8],
 }
 
+impl UlNasTransport<'_> {
+    /// Returns true if the UE requests a service: a session, or the modification of one, not for
+    /// emergency services.
+    pub fn is_service_of_ue(&self) -> bool {
+        const MODIFICATION_REQUEST: u8 = 0xc9;
+        let modifies = self.n1.get(3) == Some(&MODIFICATION_REQUEST);
+        !self.is_emergency && (self.initial || modifies)
+    }
+}
+
+/// Returns a request for a service in a non-allowed area to the UE (TS 24.501 5.4.5.2.4,
+/// 5.4.5.3.1).
+pub fn refuse_in_non_allowed_area(ctx: &mut StepContext<'_, '_>, transport: &UlNasTransport<'_>) {
+    let cause = GmmCause::RestrictedServiceArea;
+    if transport.initial {
+        ctx.note(Note::Started(Kind::Session));
+        ctx.note(Note::Failed(Kind::Session, cause.as_u8()));
+        ctx.note_refusal(Kind::Session, cause.as_u8(), "the UE is in a non-allowed area");
+    }
+    nr::send_back(ctx, transport.psi, transport.n1, cause);
+}
+
 /// Handles a 5GSM message of the UE.
 pub fn uplink(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     if ctx.env.config.smf_is_remote {
