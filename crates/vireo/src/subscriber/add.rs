@@ -58,17 +58,8 @@ pub(super) struct Args {
     /// Set the Index to RAT/Frequency Selection Priority, 1 to 256
     #[arg(long, value_name = "INDEX", value_parser = clap::value_parser!(u16).range(1..=256))]
     rfsp: Option<u16>,
-    /// Set tracking areas (TAC) in which the subscriber gets no service
-    #[arg(long, value_delimiter = ',', value_name = "TAC", num_args = 1)]
-    forbidden_areas: Vec<u32>,
-    /// Set the tracking areas (TAC) in which the subscriber gets service
-    ///
-    /// In the others it may only register.
-    #[arg(long, value_delimiter = ',', value_name = "TAC", num_args = 1, conflicts_with = "not_allowed_areas")]
-    allowed_areas: Vec<u32>,
-    /// Set tracking areas (TAC) in which the subscriber may only register
-    #[arg(long, value_delimiter = ',', value_name = "TAC", num_args = 1)]
-    not_allowed_areas: Vec<u32>,
+    #[command(flatten)]
+    areas: AreaArgs,
     /// Set the static IPv4 address in the first data network
     ///
     /// `dnn.NAME.static-ipv4` must contain it.
@@ -90,6 +81,34 @@ pub(super) struct Args {
     /// Replace existing subscribers with the same SUPI
     #[arg(long)]
     replace: bool,
+}
+
+/// Options for the areas of the subscriber.
+#[derive(Debug, ClapArgs)]
+struct AreaArgs {
+    /// Set tracking areas (TAC) in which the subscriber gets no service
+    #[arg(long, value_delimiter = ',', value_name = "TAC", num_args = 1)]
+    forbidden_areas: Vec<u32>,
+    /// Set the tracking areas (TAC) in which the subscriber gets service
+    ///
+    /// In the others it may only register.
+    #[arg(long, value_delimiter = ',', value_name = "TAC", num_args = 1, conflicts_with = "not_allowed_areas")]
+    allowed_areas: Vec<u32>,
+    /// Set tracking areas (TAC) in which the subscriber may only register
+    #[arg(long, value_delimiter = ',', value_name = "TAC", num_args = 1)]
+    not_allowed_areas: Vec<u32>,
+}
+
+impl AreaArgs {
+    fn restrictions(&self) -> AreaRestrictions {
+        let tacs = |codes: &[u32]| codes.iter().map(|code| Tac(*code)).collect::<Vec<_>>();
+        let service = match (&self.allowed_areas[..], &self.not_allowed_areas[..]) {
+            ([], []) => None,
+            ([], not_allowed) => Some(ServiceArea::NotAllowed(tacs(not_allowed))),
+            (allowed, _) => Some(ServiceArea::Allowed(tacs(allowed))),
+        };
+        AreaRestrictions { forbidden: tacs(&self.forbidden_areas), service }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -167,12 +186,6 @@ fn subscription(args: &Args) -> Subscription {
         (first.static_ipv6_prefix, first.framed_routes) = (args.static_ipv6, args.framed_routes.clone());
     }
     let rfsp = args.rfsp.and_then(std::num::NonZeroU16::new);
-    let tacs = |codes: &[u32]| codes.iter().map(|code| Tac(*code)).collect::<Vec<_>>();
-    let service = match (&args.allowed_areas[..], &args.not_allowed_areas[..]) {
-        ([], []) => None,
-        ([], not_allowed) => Some(ServiceArea::NotAllowed(tacs(not_allowed))),
-        (allowed, _) => Some(ServiceArea::Allowed(tacs(allowed))),
-    };
-    let areas = AreaRestrictions { forbidden: tacs(&args.forbidden_areas), service };
+    let areas = args.areas.restrictions();
     Subscription { slices, only, restricts_dcnr: args.restrict_dcnr, rfsp, areas, ..Default::default() }
 }
