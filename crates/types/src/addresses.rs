@@ -15,6 +15,11 @@ pub struct Network {
 }
 
 impl Network {
+    /// Returns the address and the length of the prefix.
+    pub fn prefix(self) -> (IpAddr, u8) {
+        (self.address, self.length)
+    }
+
     /// Returns the network of one address.
     pub const fn host(address: IpAddr) -> Self {
         let length = if address.is_ipv4() { 32 } else { 128 };

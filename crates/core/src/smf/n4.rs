@@ -122,13 +122,15 @@ fn uplink_packets(sm: &SmContext, config: &CoreConfig, tunnel: &FTeid, packets: 
 }
 
 /// Appends the networks behind the UE to the PDI of the downlink PDR (TS 29.244 5.16): prefix, any
-/// gateway, metric 1.
+/// gateway, metric 1. The prefix has its length also if it is one address: the class of the address
+/// would apply without (RFC 2865 5.22).
 fn framed_routes(sm: &SmContext, packets: &mut Builder<'_>) {
     for network in &sm.terms.framed_routes {
+        let (address, length) = network.prefix();
         if network.is_ipv4() {
-            packets.put(&FramedRoute::from(format!("{network} 0.0.0.0 1").as_str()));
+            packets.put(&FramedRoute::from(format!("{address}/{length} 0.0.0.0 1").as_str()));
         } else {
-            packets.put(&FramedIpv6Route::from(format!("{network} :: 1").as_str()));
+            packets.put(&FramedIpv6Route::from(format!("{address}/{length} :: 1").as_str()));
         }
     }
 }

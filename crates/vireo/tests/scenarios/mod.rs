@@ -7,7 +7,7 @@ use std::process::Command;
 #[test]
 fn session_requests_get_their_answers() {
     let served = ["always-on", "static-address", "repeated-request", "replaced-session", "ipv4v6"];
-    let served = served.iter().chain(&["colliding-request"]);
+    let served = served.iter().chain(&["framed-routes", "colliding-request"]);
     let refused = ["unknown-dnn", "unknown-slice", "ssc-modes", "session-types", "refused-change"];
     for scenario in served.chain(&refused) {
         scenario_succeeds("nr", scenario);

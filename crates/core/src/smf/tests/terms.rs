@@ -83,12 +83,13 @@ fn address_outside_static_pool_is_refused() {
 #[test]
 fn framed_routes_are_rules_of_every_upf() {
     let mut bench = bench();
-    let routes = ["192.168.7.0/24", "2001:db8:7::/48"].map(|text| text.parse().expect("a network"));
+    let routes = ["192.168.7.0/24", "192.168.8.1/32", "2001:db8:7::/48"].map(|text| text.parse().expect("a network"));
     bench.subscription.framed_routes = routes.to_vec();
     let check = |out: &[Output]| {
         let request = establishment(out);
         let pdi = &request.create_pdrs[1].pdi;
-        assert_eq!(pdi.framed_routes, [pfcp::FramedRoute::from("192.168.7.0/24 0.0.0.0 1")]);
+        let ipv4 = ["192.168.7.0/24 0.0.0.0 1", "192.168.8.1/32 0.0.0.0 1"].map(pfcp::FramedRoute::from);
+        assert_eq!(pdi.framed_routes, ipv4);
         assert_eq!(pdi.framed_ipv6_routes, [pfcp::FramedIpv6Route::from("2001:db8:7::/48 :: 1")]);
         assert!(request.create_pdrs[0].pdi.framed_routes.is_empty());
     };
