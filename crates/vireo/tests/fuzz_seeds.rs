@@ -80,6 +80,7 @@ replay! {
     nas "nas"
     protected_nas "nas_protected"
     identities "identity"
+    packets_of_eap "eap"
     pfcp "pfcp"
     flow_descriptions "flow_description"
     gtpu "gtpu"
