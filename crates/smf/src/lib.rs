@@ -80,7 +80,7 @@ pub enum SmfError {
     #[error(transparent)]
     Api(#[from] ApiError),
     /// The operating system cannot start a thread, or refuses a descriptor.
-    #[error("the system gives no thread: {0}")]
+    #[error("a thread cannot be started: {0}; see the limits on processes and memory")]
     Thread(#[from] io::Error),
     /// The SBI cannot be started.
     #[error(transparent)]

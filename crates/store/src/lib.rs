@@ -26,7 +26,7 @@ use vireo_types::{Instant, Ltmsi};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// The stored version differs from the expected one.
-    #[error("the context was committed by somebody else in the meantime")]
+    #[error("the context has another version: another process has committed it")]
     Conflict,
     /// The state region has no free buffer or no free slot.
     #[error("the state region is full; give it more memory (state.bytes) or room for more UEs (state.ues)")]
