@@ -51,8 +51,8 @@ pub struct Stored<'a> {
 
 /// A store of UE contexts.
 ///
-/// A commit is one compare-and-swap (DESIGN decision 3). It succeeds only on the version that was
-/// loaded. No effect is sent before the commit has succeeded.
+/// A commit is one compare-and-swap. It succeeds only on the version that was loaded. No effect is
+/// sent before the commit has succeeded.
 pub trait ContextStore {
     /// Returns the stored context of a UE, or `None` if there is none.
     fn load(&self, ltmsi: Ltmsi) -> Option<Stored<'_>>;

@@ -2,8 +2,8 @@
 //!
 //! `core::placement::host` decides ([`super::machine_io`] drives it). The effects of a commit are
 //! sent in commit order, when the required replicas acknowledge the copy. If one replica is
-//! required, it is the first in takeover order. At the end of a procedure all replicas are required
-//! (DESIGN decision 5).
+//! required, it is the first in takeover order. At the end of a procedure all replicas are
+//! required.
 
 mod member;
 

@@ -1,7 +1,7 @@
 //! Egress: executes the effects of commits, once each.
 //!
 //! Effects are sent in commit order. The commit record is then marked as sent, so its effects are
-//! not executed again, whoever offers the record (DESIGN decision 4).
+//! not executed again, whoever offers the record.
 
 mod commit_order;
 mod effect_route;

@@ -4,7 +4,7 @@
 //! Steps run in worker processes (`crate::worker`) over UE contexts in shared memory, the state
 //! region. This thread has three tasks:
 //!
-//! - forwarder: Algorithm 2 of seed 1 (MMLite);
+//! - forwarder: Algorithm 2 of MMLite;
 //! - egress: execution of committed effects;
 //! - state that belongs to no single UE: RAN nodes, timers, the directory of identifiers.
 //!

@@ -1,4 +1,4 @@
-//! NF scaler: number and states of the NFs of a host (seed 1).
+//! NF scaler: number and states of the NFs of a host (MMLite).
 //!
 //! It puts idle NFs into pools that miss their objectives, retires NFs that are not needed, keeps
 //! idle NFs ready, and replaces workers that died. [`vireo_ops::supervisor`] watches the processes

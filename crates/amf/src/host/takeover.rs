@@ -2,7 +2,7 @@
 //!
 //! Each event that the dead worker had begun is executed again, unless its commit is in the region.
 //! A new worker fills the slot. The dead worker was reaped before, so none of its operations can
-//! still take effect (DESIGN decision 3).
+//! still take effect.
 
 use super::limits::{BATCH, WORKERS};
 use super::pools::Purpose;

@@ -1,8 +1,9 @@
 //! Contexts in a database: `state.location` "redis" or "mongodb".
 //!
-//! This is the transactional statelessness of seed 3, and the central store of seed 1 (section
-//! 7.1). Each step reads its UE's context from the database and commits it there by
-//! compare-and-swap before its effects are sent. Workers cache nothing between steps.
+//! This is the transactional statelessness of "The Cost of Stateless Network Functions in 5G", and
+//! the central store of MMLite (section 7.1). Each step reads its UE's context from the database
+//! and commits it there by compare-and-swap before its effects are sent. Workers cache nothing
+//! between steps.
 //!
 //! The region stores for each UE its record number, the last processed input and the outbox. If a
 //! worker dies between the two commits, the next worker finds the database ahead of the region. It

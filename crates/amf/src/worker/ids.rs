@@ -1,4 +1,4 @@
-//! Identifiers for steps, allocated from the shared region (DESIGN decision 7).
+//! Identifiers for steps, allocated from the shared region.
 
 use super::region_layout;
 use rand::RngCore;

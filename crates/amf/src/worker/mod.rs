@@ -2,8 +2,7 @@
 //!
 //! A worker takes a UE from the queue of one of its NFs and loads the UE's context. It runs the
 //! step, commits, and passes the effects to the host. It has no sockets, files or locks. A worker
-//! killed at any instruction has changed nothing of a UE, or exactly one record (DESIGN decisions 3
-//! and 4).
+//! killed at any instruction has changed nothing of a UE, or exactly one record.
 
 mod batch;
 mod config;

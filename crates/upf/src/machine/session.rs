@@ -493,7 +493,7 @@ fn touched(request: &SessionModificationRequest, before: &Rules) -> Modification
 mod tests {
     #[test]
     fn session_is_at_most_1_kib() {
-        // a share of the limit of 2 KiB per session (DESIGN, numbers to reach)
+        // a share of the limit of 2 KiB per session
         assert!(size_of::<super::Session>() <= 1024, "{} octets", size_of::<super::Session>());
     }
 }

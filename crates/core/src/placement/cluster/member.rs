@@ -61,7 +61,7 @@ pub(super) struct Host {
     pub(super) liveness: Liveness,
     /// Hosts that do not accept this host's copies, and since when this host has reported that.
     pub(super) unreached: BTreeMap<HostId, Instant>,
-    /// Machine of the host; `None`: the host has a machine of its own.
+    /// Machine of the host; `None`: it shares its machine with no host.
     pub(super) machine: Option<MachineLabel>,
 }
 

@@ -1,7 +1,7 @@
 //! Procedures that a replica serves in the owner's place (MMLite, Algorithm 1).
 //!
 //! The serving host runs each step on its replica entry and proposes the result. The owner commits
-//! the proposal and emits its effects, or refuses it; then the input and those behind it return to
+//! the proposal and emits its effects, or refuses it; then the input and all later ones return to
 //! the balancer, which gives them to the owner. A serving host has one unanswered proposal for each
 //! UE, and further inputs of the UE wait for its answer.
 
@@ -77,7 +77,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         io.send_proposal(proposal);
     }
 
-    /// Returns an input and those behind it to the balancer: the owner must execute it.
+    /// Returns an input and all later ones of its UE to the balancer: the owner must execute them.
     pub fn return_served<O>(&mut self, ltmsi: Ltmsi, number: u64, io: &mut O)
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
@@ -137,7 +137,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     /// calls [`HostMachine::answer_proposal`], unless the proposal was answered before.
     ///
     /// A proposal is committed only if it is of the same epoch, the proposer is a replica of the
-    /// UE, the UE is at rest in the state before the step, no step of this host is under way for
+    /// UE, the UE is at rest in the state before the step, no step of this host is in progress for
     /// it, its identifiers are free, and this host knows the associations of its effects. A
     /// balancer reports a new association on each connection, so that the report can arrive after
     /// the proposal. Effects would then leave by an association that no copy names, and the next
