@@ -1,7 +1,7 @@
 //! Egress: executes the effects of commits, once each.
 //!
 //! Effects are sent in commit order. The commit record is then marked as sent, so its effects are
-//! not executed again, whoever offers the record.
+//! not executed again, also if another process offers the record.
 
 mod commit_order;
 mod effect_route;

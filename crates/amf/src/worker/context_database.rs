@@ -18,7 +18,7 @@
 //!
 //! With [`StatePersist::Procedure`] a commit reaches the database only at the first and the last
 //! step of a procedure. The worker keeps the context in between. If it dies then, the procedure is
-//! lost: the UE returns to its previous state, or starts anew.
+//! lost: the UE returns to its previous state, or starts again.
 //!
 //! In a cluster a record has the content of a replica entry. It also has the outboxes of the last
 //! steps, the SMF requests without response, and the results of N1N2 transfers. The new owner of a

@@ -410,7 +410,7 @@ impl Contexts {
     }
 
     /// Removes a UE whose worker died during the first procedure. The host frees the slot, and the
-    /// UE starts anew.
+    /// UE starts again.
     fn remove_unfinished(&mut self, region: &Region, worker: &mut Worker, slot: Slot) -> Result<LoadResult, StepError> {
         let consumed = self.snapshot.consumed;
         let last = Outbox::decode(&self.snapshot.outbox).ok_or(ContextDatabaseError::Lost)?;

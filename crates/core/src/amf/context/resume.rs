@@ -107,7 +107,7 @@ fn rest(session: &mut SmContext) {
     (session.stage, session.ran, session.n4) = (Stage::Established, RanState::Idle, N4State::Synced);
     (session.downlink, session.handover, session.relocation) = (None, SessionHandover::default(), None);
     (session.end_marker, session.deadline) = (false, None);
-    // The UPF gets the session anew, with the present terms.
+    // The UPF gets the session again, with the present terms.
     if let Some(change) = &mut session.terms.change {
         (change.upf, change.command) = (UpfUpdate::Done, ModificationCommand::Due);
     }
