@@ -118,8 +118,7 @@ fn raise_priority() {
     if let Err(nice) = setpriority_process(None, LEAST_NICE) {
         tracing::info!(
             %real_time, %nice,
-            "the heartbeat goes before no other thread: where there is too much to do for the processors, this member may be \
-             taken for dead; give it CAP_SYS_NICE"
+            "heartbeat thread without priority: under overload this member may be declared dead; grant CAP_SYS_NICE"
         );
     }
 }

@@ -116,7 +116,7 @@ impl Shared {
     /// Passes the result of an owner's message to the host. Returns the answer to the owner.
     fn take(&self, from: HostId, received: Received) -> Result<Option<ToOwner>, FrameError> {
         if let Some(ltmsi) = received.missing_base {
-            tracing::error!(%ltmsi, "a copy builds on none: please report it");
+            tracing::error!(%ltmsi, "bug: copy without its base");
         }
         self.handoff_received.fetch_or(received.is_handoff, Ordering::Release);
         self.has_proposal_answers.fetch_or(received.is_proposal_answer, Ordering::Release);
@@ -440,7 +440,7 @@ impl ReplicatorThread {
         while self.run_once(input_sender) {
             let at_most = self.before_sleep();
             if let Err(error) = wait(&mut [&mut self], at_most) {
-                return tracing::error!(%error, "the connections between hosts are not heard any more");
+                return tracing::error!(%error, "connections between hosts cannot be polled");
             }
         }
     }
@@ -518,7 +518,7 @@ impl ReplicatorThread {
             }
             match Stream::accepted(socket, &self.security, Role::Peer, &[Role::Peer]) {
                 Ok(stream) => self.incoming.push(OwnerConnection::new(stream)),
-                Err(error) => tracing::warn!(%peer, %error, "a connection of another host"),
+                Err(error) => tracing::warn!(%peer, %error, "host connection failed"),
             }
         }
     }
@@ -566,7 +566,7 @@ impl ReplicatorThread {
                 has_acks = true;
             }
             if let Some(epoch) = acks.fenced {
-                tracing::error!(host = host.0, epoch, "others have taken this host's UEs over: its epoch is over");
+                tracing::error!(host = host.0, epoch, "fenced: other hosts have taken over the UEs of this host");
                 self.shared.fenced.store(true, Ordering::Relaxed);
             }
             if let Err(error) = result {
@@ -591,7 +591,7 @@ impl ReplicatorThread {
         self.incoming.retain_mut(|incoming| match incoming.receive(shared, metrics) {
             Ok(()) => incoming.from.is_some() || incoming.since.elapsed() < HELLO_TIMEOUT,
             Err(error) => {
-                tracing::debug!(from = ?incoming.from, %error, "a connection of another host ended");
+                tracing::debug!(from = ?incoming.from, %error, "host connection ended");
                 false
             }
         });

@@ -180,7 +180,7 @@ impl Candidates {
             // Without the thread the first addresses stay.
             let started = std::thread::Builder::new().name("resolver".into()).spawn(run);
             if let Err(error) = started {
-                tracing::warn!(%error, "no thread for host names: they are not resolved again");
+                tracing::warn!(%error, "thread for host names not started; names are not resolved again");
             }
             Resolver { requests, answered }
         });

@@ -136,7 +136,7 @@ impl Security {
     /// Logs that a peer is refused, at a limited rate.
     pub(super) fn refuses(&self, peer: Option<SocketAddr>, why: &FrameError) {
         if peer.is_none_or(|peer| self.is_news(peer.ip(), Instant::now())) {
-            tracing::warn!(?peer, %why, "somebody is not talked to over the fabric");
+            tracing::warn!(?peer, %why, "fabric connection refused");
         }
     }
 

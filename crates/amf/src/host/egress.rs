@@ -89,7 +89,7 @@ impl Host {
             .collect();
         early.sort_unstable_by_key(|(place, _)| *place);
         for ((slot, version), buffer) in early {
-            tracing::error!(slot = slot.number(), version, "a record has not left before the next: please report it");
+            tracing::error!(slot = slot.number(), version, "bug: effects of a commit not sent before the next commit");
             *self.ues.order.last(slot) = version.wrapping_sub(1);
             self.emit(buffer);
         }
@@ -164,7 +164,7 @@ impl Host {
         match tombstone {
             Some(buffer) if there && now.buffer() == Some(buffer) => match self.ues.own.remove(slot, &now) {
                 Ok(()) => *self.ues.order.last(slot) = next_version(now.version()),
-                Err(error) => tracing::error!(%error, "a context that was to go is still there"),
+                Err(error) => tracing::error!(%error, "bug: context not removed"),
             },
             Some(_) => {}
             None => {
@@ -273,7 +273,7 @@ impl Host {
             self.nodes.on_connected(slot, input);
         }
         if self.ues.region.ltmsi_of(slot) != Some(ltmsi) && !self.ues.region.rename(slot, ltmsi) {
-            tracing::error!(%ltmsi, "a UE does not get its new number: please report it");
+            tracing::error!(%ltmsi, "bug: UE not renumbered");
         }
         for old in settled {
             self.ues.region.drop_alias(slot, old);
@@ -353,7 +353,7 @@ impl Host {
     ) {
         match &self.smf {
             Some(smf) => smf.send_request((ltmsi, key), number, request, with),
-            None => tracing::error!(%ltmsi, "a step asks an SMF, and there is none: please report it"),
+            None => tracing::error!(%ltmsi, "bug: step requests an SMF without SBA mode"),
         }
     }
 
@@ -394,9 +394,9 @@ impl Host {
             Ok(()) => {}
             Err(InsertError::InUse(_)) => {
                 // The second UE with the same 5G-TMSI is not found by it and identifies itself.
-                tracing::debug!(?key, "an identifier is another UE's");
+                tracing::debug!(?key, "identifier belongs to another UE");
             }
-            Err(error) => tracing::error!(%error, ?key, "an identifier does not lead to its UE"),
+            Err(error) => tracing::error!(%error, ?key, "identifier has no index entry"),
         }
     }
 }

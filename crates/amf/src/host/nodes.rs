@@ -36,7 +36,7 @@ impl Host {
 
     /// Handles a new association.
     pub(super) fn association_up(&mut self, assoc: AssocId, peer: SocketAddr) {
-        tracing::info!(assoc = assoc.0, %peer, "a RAN node is connected");
+        tracing::info!(assoc = assoc.0, %peer, "association up");
         let outputs = self.nodes.up(assoc, peer);
         self.execute_node_outputs(outputs);
     }
@@ -55,7 +55,7 @@ impl Host {
         let outputs = self.nodes.on_balancer_unreachable(associations, &endpoints, answers);
         self.execute_node_outputs(outputs);
         if !unsent.is_empty() {
-            tracing::warn!(count = unsent.len(), "what a balancer has not said to have sent goes by others");
+            tracing::warn!(count = unsent.len(), "resending unacknowledged messages on other associations");
         }
         unsent.into_iter().for_each(|message| self.send_again(message));
     }
@@ -167,7 +167,7 @@ impl Host {
                 );
             }
             NodeEvent::Bound { assoc, name } => {
-                tracing::info!(assoc = assoc.0, name, "a RAN node has a further association");
+                tracing::info!(assoc = assoc.0, name, "further association bound to a RAN node");
             }
             NodeEvent::BindingRefused { assoc, peer, id, reason } => {
                 metrics.n2_refused(reason);
@@ -178,7 +178,7 @@ impl Host {
             }
             NodeEvent::Reset => succeeded(Procedure::NgReset),
             NodeEvent::Updated { assoc, peer, failed } => {
-                tracing::info!(assoc = assoc.0, %peer, failed, "a RAN node knows the further addresses of this AMF");
+                tracing::info!(assoc = assoc.0, %peer, failed, "further addresses acknowledged by a RAN node");
             }
             NodeEvent::UnsolicitedUpdate { peer } => {
                 step_metrics.fault("unsolicited-acknowledgement", clock(), peer);
@@ -284,11 +284,7 @@ impl Host {
             self.ues.region.publish(region_layout::BULLETIN_RAN, &octets).map_err(|e| e.to_string())
         });
         if let Err(error) = posted {
-            tracing::error!(
-                error,
-                nodes = nodes.len(),
-                "the workers do not learn of all RAN nodes: too many for paging"
-            );
+            tracing::error!(error, nodes = nodes.len(), "too many RAN nodes for paging; workers do not have all");
         }
     }
 
@@ -324,18 +320,18 @@ fn log_lost_association(event: NodeEvent) {
         NodeEvent::Replaced { assoc, peer } => tracing::warn!(
             assoc = assoc.0,
             %peer,
-            "the same RAN node has set up NG or S1 on another association: this one ends"
+            "association ended: its RAN node has set up NG or S1 on another one"
         ),
         NodeEvent::Silent { assoc, peer } => tracing::warn!(
             %peer,
             assoc = assoc.0,
-            "association ended: its RAN node is silent and comes from elsewhere"
+            "association ended: its RAN node is silent and has set up at another address"
         ),
         NodeEvent::LostUnbound { assoc, restarted } => {
-            tracing::info!(assoc = assoc.0, restarted, "an association without NG or S1 Setup is gone");
+            tracing::info!(assoc = assoc.0, restarted, "association without NG or S1 Setup lost");
         }
         NodeEvent::LostOne { assoc, restarted, remaining } => {
-            tracing::warn!(assoc = assoc.0, restarted, remaining, "a RAN node has lost an association, and has others")
+            tracing::warn!(assoc = assoc.0, restarted, remaining, "RAN node lost an association and has others")
         }
         NodeEvent::Unreachable { assoc, name } => tracing::warn!(
             assoc = assoc.0,
@@ -343,7 +339,7 @@ fn log_lost_association(event: NodeEvent) {
             "RAN node unreachable: the balancer of its only association is not connected"
         ),
         NodeEvent::LostNode { assoc, restarted, name } => {
-            tracing::info!(assoc = assoc.0, restarted, name, "a RAN node is gone");
+            tracing::info!(assoc = assoc.0, restarted, name, "RAN node lost");
         }
         _ => {}
     }

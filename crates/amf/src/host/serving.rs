@@ -260,7 +260,7 @@ impl Host {
         };
         match self.ues.region.guest_index(slot).filter(|_| removed) {
             Some(index) => self.guests.free.push(index),
-            None => tracing::error!(slot = slot.number(), "the slot of a guest is not freed: please report it"),
+            None => tracing::error!(slot = slot.number(), "bug: guest slot not freed"),
         }
     }
 

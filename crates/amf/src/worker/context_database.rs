@@ -293,7 +293,7 @@ impl<'a> BucketClaim<'a> {
             });
             match mine {
                 Ok((stored, mine)) => taken.push((*name, version, stored, mine, alone || is_whole)),
-                Err(error) => tracing::error!(id = name.id, %error, "a UE is not taken over"),
+                Err(error) => tracing::error!(id = name.id, %error, "UE not taken over"),
             }
         }
         let parts: Vec<_> = taken.iter().map(|(_, _, _, mine, _)| mine.parts()).collect();
@@ -351,7 +351,7 @@ fn load(records: &mut dyn RecordStore, names: &[Name]) -> Result<Vec<Option<Stor
     let one = |records: &mut dyn RecordStore, name: &Name| match records.load(std::slice::from_ref(name)) {
         Ok(mut found) => Ok(found.pop().flatten()),
         Err(RecordError::NotARecord) => {
-            tracing::error!(id = name.id, "what the database has of a UE is no record: the UE is not taken over");
+            tracing::error!(id = name.id, "record of a UE not valid; UE not taken over");
             Ok(None)
         }
         Err(error) => Err(error),

@@ -365,7 +365,7 @@ impl Contexts {
     fn decoded(&mut self, slot: Slot, consumed: u64, octets: Option<&[u8]>) {
         match context::decode(octets.unwrap_or(&self.snapshot.context)) {
             Ok(ue) => self.loaded = Some(LoadedContext::new(slot, ue, false, consumed)),
-            Err(error) => tracing::error!(%error, "a stored context does not decode: its UE is left alone"),
+            Err(error) => tracing::error!(%error, "bug: stored context does not decode; UE skipped"),
         }
     }
 

@@ -221,7 +221,7 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         self.send(Command::Stop);
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread that looks after the workers has failed");
+            tracing::error!("supervisor of workers failed");
         }
     }
 }

@@ -357,7 +357,7 @@ impl Session {
                 if let Err(refused) =
                     compile::apply(tables, released, of, rules, records, &ModificationScope::default())
                 {
-                    tracing::warn!("a quota is used up, and its action cannot be had: {:?}", refused.error);
+                    tracing::warn!("quota spent and its action not applied: {:?}", refused.error);
                 }
                 usage::rebase(rules, tables, seid, records);
                 records.watch(tables, seid, volume_left(&rules.urrs));
