@@ -592,7 +592,7 @@ fn session_event(event: vireo_n4::Event<'_>) -> Option<N4Event> {
             N4Event::Up { upf }
         }
         vireo_n4::Event::SetupFailed { upf, cause, .. } => {
-            tracing::warn!(%upf, ?cause, "no association with a UPF; check that it runs, and its upf.control-planes");
+            tracing::warn!(%upf, ?cause, "no association with a UPF; check its upf.control-planes");
             return None;
         }
         vireo_n4::Event::UpfDown { upf, sessions_kept } => {

@@ -33,7 +33,7 @@ pub(super) fn n4_event(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, event:
         }
         n4::Event::SetupFailed { upf, cause, retry_in } => {
             let retry_ms = retry_in.as_micros() / 1000;
-            tracing::warn!(%upf, ?cause, retry_ms, "no association with a UPF; check that it runs, and its upf.control-planes");
+            tracing::warn!(%upf, ?cause, retry_ms, "no association with a UPF; check its upf.control-planes");
             return;
         }
         n4::Event::UpfDown { upf, sessions_kept } => {
