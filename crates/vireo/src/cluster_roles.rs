@@ -170,7 +170,7 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     let ended = runtime.block_on(signals.unless(meaning, health, reload));
     let failed = ended && !node.has_left();
     node.stop()?;
-    if failed { Err(Failure("the host is in its cluster no longer; see the log".into())) } else { Ok(()) }
+    if failed { Err(Failure("the host was removed from its cluster; see the log".into())) } else { Ok(()) }
 }
 
 /// Opens the subscriber database. If several hosts start without one, one host creates it, and the

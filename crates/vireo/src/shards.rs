@@ -108,5 +108,5 @@ fn serve(member: &mut ShardMember, kept: &privileges::RetainedPrivileges) -> Res
         Some(reload::reloadable(&config))
     };
     member.serve(&shard, reload)?;
-    Err(Failure("the shard is in its cluster no longer; see the log".into()))
+    Err(Failure("the shard was removed from its cluster; see the log".into()))
 }

@@ -63,7 +63,7 @@ pub enum UpfError {
     N4NotLocal(IpAddr),
     /// The unspecified address is not permitted, because the UPF sends its address to control
     /// planes.
-    #[error("the N4 address must be one address of this machine, not {0}: control planes are told it")]
+    #[error("the N4 address must be one address of this machine, not {0}; control planes send to it")]
     N4Unspecified(IpAddr),
     #[error("the pools {0} and {1} overlap: give each data network addresses of its own")]
     Overlap(String, String),
