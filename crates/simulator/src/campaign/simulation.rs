@@ -79,8 +79,7 @@ impl Simulation {
         let rebalances = network.skew.is_some();
         if setup.serve == Serve::Procedure {
             network.trace(format!("each UE has {replicas} replicas"));
-            let has_shortest_timers =
-                is_sound && seed % 4 == 3 || setup.mutation == Some(Mutation::DeadlineAtReplica);
+            let has_shortest_timers = is_sound && seed % 4 == 3 || setup.mutation == Some(Mutation::DeadlineAtReplica);
             network.config = Rc::new(if has_shortest_timers {
                 network.trace("deadlines of UEs come due within 60 ms".into());
                 ran::config_with_shortest_timers(setup.rats)
