@@ -40,8 +40,7 @@ impl Host {
         (self.current.arrived, self.current.input) = (clock(), 0);
         let begin = worker.now();
         for _ in 0..steps {
-            // Without copies of its records a host does not run ahead of its replicas.
-            if self.awaits_too_many() || self.egress.len() >= UNSENT || !worker.run_once() {
+            if !self.may_run_steps() || !worker.run_once() {
                 break;
             }
             busy = true;
@@ -55,6 +54,17 @@ impl Host {
         }
         self.workers.inline = Some(worker);
         busy
+    }
+
+    /// Without copies of its records a host does not run ahead of its replicas.
+    fn may_run_steps(&self) -> bool {
+        !self.awaits_too_many() && self.egress.len() < UNSENT
+    }
+
+    /// Returns true if steps wait that this thread may run: deadlines, and answers to proposals,
+    /// begin steps after the others have run.
+    pub(super) fn has_runnable_steps(&self) -> bool {
+        self.workers.inline.as_ref().is_some_and(|worker| worker.has_work()) && self.may_run_steps()
     }
 
     /// Returns true if the commands of further inputs find room. Worker processes wait by

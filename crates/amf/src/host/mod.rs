@@ -297,6 +297,7 @@ impl Host {
                 self.statistics.evicted_claims.update(machine.claims_mut(), &self.statistics.step_metrics.metrics, now);
             }
         }
+        busy |= self.has_runnable_steps();
         if !self.keep_contexts(!busy, now) && !busy { HostTurn::Idle } else { HostTurn::Busy }
     }
 
