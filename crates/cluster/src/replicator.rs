@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use vireo_core::amf::context::EncodedContext;
+use vireo_core::amf::context::{EncodedContext, Versions};
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host::{AckSchedule, AddressAuditMessage, CopyQueue, Received, receive};
@@ -393,6 +393,11 @@ impl Replicator {
     /// Returns true if this host may serve the procedures of a UE.
     pub fn is_servable(&self, ltmsi: Ltmsi) -> bool {
         self.shared.replica_store().is_servable(ltmsi)
+    }
+
+    /// Returns the versions of a UE whose procedures this host may serve.
+    pub fn versions_for_serving(&self, ltmsi: Ltmsi) -> Option<Versions> {
+        self.shared.replica_store().versions_for_serving(ltmsi)
     }
 
     /// Returns the stored form of a UE whose procedures this host may serve.

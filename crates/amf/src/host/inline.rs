@@ -79,11 +79,12 @@ impl Host {
         let (Some(StepRecord { outbox, deadline }), Some((slot, version))) = (record, place) else {
             return self.emit(buffer);
         };
-        if self.ues.region.is_guest(slot) || !self.ues.order.is_next(slot, version) {
+        let is_guest = self.ues.region.is_guest(slot);
+        if !is_guest && !self.ues.order.is_next(slot, version) {
             return self.emit(buffer);
         }
         let mut snapshot = std::mem::take(&mut self.ues.snapshot);
-        let is_read = match self.emits_contexts() {
+        let is_read = match is_guest || self.emits_contexts() {
             true => self.ues.region.read_record(buffer, &mut snapshot, true),
             false => {
                 snapshot.context.clear();
@@ -91,8 +92,10 @@ impl Host {
                 true
             }
         };
-        if is_read {
-            self.enter_record((slot, version), buffer, outbox, &snapshot, None);
+        match (is_read, is_guest) {
+            (true, true) => self.propose(slot, buffer, &outbox, &snapshot),
+            (true, false) => self.enter_record((slot, version), buffer, outbox, &snapshot, None),
+            (false, _) => {}
         }
         self.ues.snapshot = snapshot;
         if !is_read {

@@ -6,7 +6,7 @@
 //! UE, and further inputs of the UE wait for its answer.
 
 use super::committed::ExecutedBy;
-use super::io::{HostIo, StepOutbox};
+use super::io::{HostIo, StepOutbox, StoredUe};
 use super::machine::HostMachine;
 use super::served::{SERVED, ServedInput, ServedUe, WAITING};
 use crate::placement::balance::HostId;
@@ -161,10 +161,8 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         let Some(slot) = slot.filter(|slot| io.ltmsi_of(*slot) == Some(proposal.ltmsi)) else {
             return ProposalVerdict::Refuse;
         };
-        let is_based_on = |context: &[u8]| proposal.context(context).is_some();
-        let Some(ue) = io.read(slot).filter(|ue| ue.ltmsi == proposal.ltmsi && is_based_on(&ue.context)) else {
-            return ProposalVerdict::Refuse;
-        };
+        let is_base = |ue: &StoredUe| ue.ltmsi == proposal.ltmsi && proposal.is_based_on(&ue.context);
+        let Some(ue) = io.read(slot).filter(is_base) else { return ProposalVerdict::Refuse };
         if proposal.associations.into_iter().flatten().any(|(node, by)| !io.knows_association(node, by)) {
             return ProposalVerdict::Refuse;
         }

@@ -43,7 +43,7 @@ fn proposal(ltmsi: Ltmsi, input: u64, epoch: u64, effects: Vec<Effect>) -> Propo
         epoch,
         ltmsi,
         input,
-        before: &before,
+        before: context::EncodedContext::new(&before).unwrap().versions,
         after: &after,
         outbox,
         associations: EffectAssociations::default(),
