@@ -215,6 +215,11 @@ impl OwnerConnection {
     fn new(stream: Stream) -> Self {
         OwnerConnection { stream, from: None, since: Instant::now(), acks: AckSchedule::default(), copies: 0 }
     }
+
+    /// Logs why the connection ended.
+    fn on_end(&self, error: &FrameError) {
+        tracing::debug!(from = ?self.from, %error, "a connection of another host ended");
+    }
 }
 
 /// Creates both sides; a host may leave copies unacknowledged for `ack_timeout`.
@@ -452,8 +457,27 @@ impl ReplicatorThread {
 
     /// Sends what the host has for others, and receives what they sent. Returns false if the host
     /// has ended.
-    pub(crate) fn run_once(&mut self, input_sender: &HostSender) -> bool {
-        self.progress.tick();
+    fn run_once(&mut self, input_sender: &HostSender) -> bool {
+        let is_running = self.execute_commands();
+        if is_running {
+            self.send_copies();
+            self.receive(input_sender);
+        }
+        is_running
+    }
+
+    /// Sends what the host has for others.
+    pub(crate) fn send(&mut self) {
+        self.execute_commands();
+        self.send_copies();
+        self.incoming.retain_mut(|incoming| {
+            let sent = incoming.stream.flush();
+            sent.inspect_err(|error| incoming.on_end(error)).is_ok()
+        });
+    }
+
+    /// Executes the commands of the host. Returns false if the host has ended.
+    fn execute_commands(&mut self) -> bool {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 ReplicatorCommand::Send(to, batch) => {
@@ -466,10 +490,16 @@ impl ReplicatorThread {
                 ReplicatorCommand::Stop => return false,
             }
         }
+        true
+    }
+
+    /// Receives what other hosts sent, acknowledges copies, and wakes the host for what it must
+    /// process.
+    pub(crate) fn receive(&mut self, input_sender: &HostSender) {
+        self.progress.tick();
         if self.connection_pending {
             self.accept();
         }
-        self.send();
         let has_acks = self.receive_acks();
         self.check_replicas();
         self.receive_copies();
@@ -480,7 +510,6 @@ impl ReplicatorThread {
         {
             input_sender.wake();
         }
-        true
     }
 
     /// Announces that the thread will sleep. Returns the maximum time.
@@ -529,7 +558,7 @@ impl ReplicatorThread {
     }
 
     /// Connects to peers without a connection, and sends batches.
-    fn send(&mut self) {
+    fn send_copies(&mut self) {
         let (own, epoch) = (self.own, self.epoch);
         for (host, peer) in &mut self.peers {
             if peer.stream.is_none() && Instant::now() >= peer.retry_at {
@@ -596,7 +625,7 @@ impl ReplicatorThread {
         self.incoming.retain_mut(|incoming| match incoming.receive(shared, metrics) {
             Ok(()) => incoming.from.is_some() || incoming.since.elapsed() < HELLO_TIMEOUT,
             Err(error) => {
-                tracing::debug!(from = ?incoming.from, %error, "a connection of another host ended");
+                incoming.on_end(&error);
                 false
             }
         });
