@@ -98,8 +98,11 @@ struct Shared {
     fenced: AtomicBool,
     /// True if a handoff was received and not yet consumed.
     handoff_received: AtomicBool,
-    /// True if proposals of this host were answered.
+    /// True if proposals of this host were answered, and if one of them was refused.
     has_proposal_answers: AtomicBool,
+    has_refusals: AtomicBool,
+    /// True if an input of the host waits for such an answer.
+    awaits_answers: AtomicBool,
     /// Received messages that are not copies, and whether there are any.
     peer_messages: Mutex<Vec<PeerMessage>>,
     has_peer_messages: AtomicBool,
@@ -120,9 +123,17 @@ impl Shared {
         }
         self.handoff_received.fetch_or(received.is_handoff, Ordering::Release);
         self.has_proposal_answers.fetch_or(received.is_proposal_answer, Ordering::Release);
+        self.has_refusals.fetch_or(received.is_refusal, Ordering::Release);
         let audit = received.audit.map(|message| PeerMessage::AddressAudit { from, message });
         audit.map_or(Ok(()), |audit| self.push_peer_message(audit))?;
         Ok(received.answer)
+    }
+
+    /// Returns true if the host must process answers to its proposals now: an input waits for one,
+    /// or returns to its balancer because of one. It processes others with its next input.
+    fn has_due_answers(&self) -> bool {
+        self.has_proposal_answers.load(Ordering::Acquire)
+            && (self.awaits_answers.load(Ordering::Relaxed) || self.has_refusals.load(Ordering::Acquire))
     }
 
     /// Queues a message that is not a copy; returns an error if too many are queued.
@@ -241,6 +252,8 @@ pub fn replicator(
         fenced: AtomicBool::new(false),
         handoff_received: AtomicBool::new(false),
         has_proposal_answers: AtomicBool::new(false),
+        has_refusals: AtomicBool::new(false),
+        awaits_answers: AtomicBool::new(false),
         peer_messages: Mutex::default(),
         has_peer_messages: AtomicBool::new(false),
         drained: AtomicBool::new(false),
@@ -335,7 +348,10 @@ impl Replicator {
         let takeover = {
             let mut replica_store = self.shared.replica_store();
             let takeover = replica_store.adopt(&map.buckets, &hosts);
-            self.shared.has_proposal_answers.fetch_or(replica_store.has_proposal_answers(), Ordering::Release);
+            // Those to dead owners may be refused.
+            let has_answers = replica_store.has_proposal_answers();
+            self.shared.has_proposal_answers.fetch_or(has_answers, Ordering::Release);
+            self.shared.has_refusals.fetch_or(has_answers, Ordering::Release);
             takeover
         };
         let others = map.hosts.iter().copied().filter(|(host, _)| *host != self.own).collect();
@@ -384,8 +400,21 @@ impl Replicator {
         self.shared.has_proposal_answers.load(Ordering::Acquire)
     }
 
+    /// Returns true if answers to proposals of this host must be processed before its next input.
+    #[inline]
+    pub fn has_due_answers(&self) -> bool {
+        self.shared.has_due_answers()
+    }
+
+    /// Sets whether an input of the host waits for the answer to a proposal. The host calls it
+    /// before it sleeps, and then checks [`Replicator::has_due_answers`].
+    pub fn set_awaits_answers(&self, awaits: bool) {
+        self.shared.awaits_answers.store(awaits, Ordering::SeqCst);
+    }
+
     /// Returns the answers to proposals of this host since the last call.
     pub fn take_proposal_answers(&self) -> Vec<ProposalAnswer> {
+        self.shared.has_refusals.store(false, Ordering::Release);
         self.shared.has_proposal_answers.store(false, Ordering::Release);
         self.shared.replica_store().take_proposal_answers()
     }
@@ -503,10 +532,13 @@ impl ReplicatorThread {
         let has_acks = self.receive_acks();
         self.check_replicas();
         self.receive_copies();
+        // Pairs with the fence of the host before it sleeps: either it sees the answers, or this
+        // thread sees that an input waits for them.
+        fence(Ordering::SeqCst);
         if has_acks
             || self.shared.handoff_received.load(Ordering::Relaxed)
             || self.shared.has_peer_messages.load(Ordering::Relaxed)
-            || self.shared.has_proposal_answers.load(Ordering::Relaxed)
+            || self.shared.has_due_answers()
         {
             input_sender.wake();
         }

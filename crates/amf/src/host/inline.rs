@@ -110,6 +110,7 @@ impl LocalHost for Host {
     }
 
     fn sleep(&mut self) -> Option<Duration> {
+        self.announce_awaited_answers();
         let has_news = self.has_news();
         (self.inputs.sleep() && !has_news && self.events.waiting.is_empty()).then(|| self.time_to_wait())
     }

@@ -44,6 +44,8 @@ impl Host {
 
     /// Handles an input that a balancer has sent to this host as the serving host of its UE.
     pub(super) fn serve_input(&mut self, envelope: Envelope, at: Instant) {
+        // The answer to the last proposal of the UE may not have woken this host.
+        self.take_proposal_answers();
         let number = envelope.number;
         let ltmsi = match &envelope.event {
             PeerEvent::Ngap { assoc, view, pdu } => {
@@ -66,8 +68,15 @@ impl Host {
         self.start_served();
     }
 
-    /// Handles answers to proposals of this host, and starts inputs that waited for them.
-    pub(super) fn advance_served(&mut self) {
+    /// Lets the replicator wake this host for answers to proposals if an input waits for one.
+    pub(super) fn announce_awaited_answers(&self) {
+        if let (Some(replicator), Some(machine)) = (self.replicator(), &self.machine) {
+            replicator.set_awaits_answers(machine.awaits_answers());
+        }
+    }
+
+    /// Handles answers to proposals of this host.
+    fn take_proposal_answers(&mut self) {
         let answers = match self.replicator().filter(|replicator| replicator.has_proposal_answers()) {
             Some(replicator) => replicator.take_proposal_answers(),
             None => Vec::new(),
@@ -78,6 +87,11 @@ impl Host {
             }
             self.drive(|machine, io| machine.on_proposal_answers(answers, io));
         }
+    }
+
+    /// Handles answers to proposals of this host, and starts inputs that waited for them.
+    pub(super) fn advance_served(&mut self) {
+        self.take_proposal_answers();
         self.start_served();
         let now = clock();
         self.release_reports(now);

@@ -198,3 +198,25 @@ fn shared_thread_receives_and_sends_apart() {
         owner.has_peer_message()
     });
 }
+
+/// Answers that no input waits for are processed with the next input.
+#[test]
+fn only_awaited_or_refused_answers_are_due() {
+    let ([one, two], ..) = hosts();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let metrics = Arc::new(Metrics::new());
+    let (replicator, _thread) = replicator(two, WITHIN, (listener, Security::default()), metrics).unwrap();
+    let answer = |is_refusal| {
+        let received = Received { is_proposal_answer: true, is_refusal, ..Received::default() };
+        assert!(replicator.shared.take(one, received).is_ok_and(|answer| answer.is_none()));
+        assert!(replicator.has_proposal_answers());
+        replicator.has_due_answers()
+    };
+    assert!(!replicator.has_due_answers() && !answer(false));
+    replicator.set_awaits_answers(true);
+    assert!(replicator.has_due_answers());
+    replicator.set_awaits_answers(false);
+    assert!(answer(true) && answer(false), "an input returns to its balancer");
+    assert_eq!(replicator.take_proposal_answers(), []);
+    assert!(!replicator.has_proposal_answers() && !replicator.has_due_answers() && !answer(false));
+}

@@ -60,6 +60,11 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         self.served.runnable.pop_front()
     }
 
+    /// Returns true if an input waits for the answer to a proposal of this host.
+    pub fn awaits_answers(&self) -> bool {
+        self.served.ues.values().any(|ue| !ue.waiting.is_empty())
+    }
+
     /// Proposes the result of an input to the owner of the UE.
     pub fn propose<O>(&mut self, proposal: Proposal, io: &mut O)
     where
