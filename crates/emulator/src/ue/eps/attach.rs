@@ -211,6 +211,9 @@ impl LteUe {
         let incomplete = Violation::Incomplete(kind::ATTACH_ACCEPT);
         // A retransmission by T3450: the COMPLETE was lost (TS 24.301 5.5.1.2.7).
         let repeated = self.mm == MmState::Registered && accept.guti.is_some();
+        if self.crosses_detach(accept.guti.is_some()) {
+            return Ok(());
+        }
         if (self.mm != MmState::Registering || self.updating) && !repeated {
             return Err(Violation::Unexpected(kind::ATTACH_ACCEPT));
         }
@@ -246,6 +249,12 @@ impl LteUe {
         Ok(())
     }
 
+    /// Returns true if an accept is a retransmission by T3450 that crosses the detach: COMPLETE and
+    /// DETACH REQUEST were lost or are on their way.
+    fn crosses_detach(&self, has_guti: bool) -> bool {
+        self.mm == MmState::Deregistering && has_guti
+    }
+
     pub(super) fn update_accept(
         &mut self,
         accept: &NasTrackingAreaUpdateAccept,
@@ -253,6 +262,9 @@ impl LteUe {
     ) -> Result<(), Violation> {
         let incomplete = Violation::Incomplete(kind::UPDATE_ACCEPT);
         let repeated = self.mm == MmState::Registered && accept.guti.is_some();
+        if self.crosses_detach(accept.guti.is_some()) {
+            return Ok(());
+        }
         if (self.mm != MmState::Registering || !self.updating) && !repeated {
             return Err(Violation::Unexpected(kind::UPDATE_ACCEPT));
         }
