@@ -106,7 +106,9 @@ impl Host {
         let whole = self.emits_contexts();
         if self.ues.region.read_record(buffer, &mut snapshot, whole) && !snapshot.sent {
             match (Outbox::decode(&snapshot.outbox), self.ues.region.place_of_buffer(buffer)) {
-                (Some(_), Some((slot, _))) if self.ues.region.is_guest(slot) => self.propose(slot, buffer, &snapshot),
+                (Some(outbox), Some((slot, _))) if self.ues.region.is_guest(slot) => {
+                    self.propose(slot, buffer, &outbox, &snapshot);
+                }
                 (Some(_), Some((slot, version))) if !self.ues.order.is_next(slot, version) => {
                     // A record that waits for replicas was offered before.
                     if !self.cluster.as_ref().is_some_and(|cluster| cluster.awaits(buffer)) {

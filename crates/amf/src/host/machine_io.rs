@@ -249,7 +249,7 @@ impl HostIo for Io<'_> {
         if !self.host.ues.region.read(slot, &mut record) {
             return None;
         }
-        let ltmsi = Outbox::decode(&record.outbox).map(|outbox| outbox.ltmsi);
+        let ltmsi = Outbox::stored_ltmsi(&record.outbox);
         let ltmsi = ltmsi.or_else(|| self.host.ues.region.ltmsi_of(slot))?;
         let is_passed = record.sent || self.host.ues.order.last_of(slot) == record.version();
         Some(StoredUe { ltmsi, context: record.context, outbox: record.outbox, is_passed })

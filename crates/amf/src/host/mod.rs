@@ -297,6 +297,7 @@ impl Host {
                 self.statistics.evicted_claims.update(machine.claims_mut(), &self.statistics.step_metrics.metrics, now);
             }
         }
+        busy |= self.has_runnable_steps();
         if !self.keep_contexts(!busy, now) && !busy { HostTurn::Idle } else { HostTurn::Busy }
     }
 
@@ -324,6 +325,7 @@ impl Host {
 
     /// Waits for an input, a worker or the next deadline.
     fn sleep(&mut self) {
+        self.announce_awaited_answers();
         let (blocked, wait) = (self.has_backlog(), self.time_to_wait());
         let is_waiting = !self.events.waiting.is_empty();
         let (inputs, rings) = (&self.inputs, &self.workers.rings);

@@ -596,7 +596,7 @@ fn receive(
 ) {
     match persistence {
         None => {
-            served.receive(from, datagram, out);
+            served.receive((from, true), datagram, out);
         }
         Some(persistence) => {
             let mut on =

@@ -24,8 +24,8 @@ mod shared;
 pub use capability::{EnDc, UeSecurityCapability};
 pub use ciot::{Ciot, CiotFeatures};
 pub use codec::{
-    CodecError, EncodedContext, IncrementalEncoder, LAYOUT_VERSION, OLDEST_LAYOUT, Versions, decode, encode,
-    encode_after, without_radio_capability,
+    CodecError, ContextDecoder, EncodedContext, IncrementalEncoder, LAYOUT_VERSION, OLDEST_LAYOUT, Versions, decode,
+    encode, encode_after, without_radio_capability,
 };
 pub use connection::{Connection, RanContext};
 pub use deferred::DeferredSessionMessage;

@@ -6,7 +6,7 @@
 //! UE, and further inputs of the UE wait for its answer.
 
 use super::committed::ExecutedBy;
-use super::io::{HostIo, StepOutbox};
+use super::io::{HostIo, StepOutbox, StoredUe};
 use super::machine::HostMachine;
 use super::served::{SERVED, ServedInput, ServedUe, WAITING};
 use crate::placement::balance::HostId;
@@ -58,6 +58,11 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     /// caller runs the step, and calls [`HostMachine::propose`] or [`HostMachine::return_served`].
     pub fn next_served(&mut self) -> Option<ServedInput<I>> {
         self.served.runnable.pop_front()
+    }
+
+    /// Returns true if an input waits for the answer to a proposal of this host.
+    pub fn awaits_answers(&self) -> bool {
+        self.served.ues.values().any(|ue| !ue.waiting.is_empty())
     }
 
     /// Proposes the result of an input to the owner of the UE.
@@ -161,10 +166,8 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         let Some(slot) = slot.filter(|slot| io.ltmsi_of(*slot) == Some(proposal.ltmsi)) else {
             return ProposalVerdict::Refuse;
         };
-        let is_based_on = |context: &[u8]| proposal.context(context).is_some();
-        let Some(ue) = io.read(slot).filter(|ue| ue.ltmsi == proposal.ltmsi && is_based_on(&ue.context)) else {
-            return ProposalVerdict::Refuse;
-        };
+        let is_base = |ue: &StoredUe| ue.ltmsi == proposal.ltmsi && proposal.is_based_on(&ue.context);
+        let Some(ue) = io.read(slot).filter(is_base) else { return ProposalVerdict::Refuse };
         if proposal.associations.into_iter().flatten().any(|(node, by)| !io.knows_association(node, by)) {
             return ProposalVerdict::Refuse;
         }
