@@ -7,6 +7,7 @@ use crate::messages;
 use crate::ran::Ran;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
+use vireo_wire::ngap::{NGAP_PDU, UENGAPIDs, ie};
 
 /// Registrations that stop after their first message.
 const HALF_OPEN: u32 = 10_000;
@@ -61,7 +62,6 @@ struct Received(HashSet<u32>);
 impl Received {
     /// Receives until the core has sent messages for this number of connections.
     fn listen(&mut self, ran: &mut Ran, connections: u32) {
-        use vireo_wire::ngap::{NGAP_PDU, ie};
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             for octets in ran.receive_pending() {
@@ -81,7 +81,6 @@ impl Received {
 
 /// Completes a release that the core requests.
 fn release(ran: &mut Ran, octets: &[u8]) {
-    use vireo_wire::ngap::{NGAP_PDU, UENGAPIDs, ie};
     let pdu = NGAP_PDU::decode(octets).expect("a PDU");
     if let Some(Ok(UENGAPIDs::uE_NGAP_ID_pair(pair))) = pdu.ie::<ie::UE_NGAP_IDs>() {
         ran.send(1, &messages::release_complete(pair.amf_ue_ngap_id.0, pair.ran_ue_ngap_id.0));
@@ -100,6 +99,28 @@ fn repeating_gnb_leaves_no_state() {
     }
     ran.receive_until_silent();
     core.wait_for_count("ues", 0);
+    assert_serves_another(&mut core, 2);
+}
+
+/// Messages of a flood that a gNB sends about the UE of another one, and floods.
+const FOREIGN: u32 = 2_000;
+const FLOODS: u32 = 10;
+
+/// A gNB names the UE of another one in more messages than wait of a UE.
+#[test]
+fn foreign_messages_displace_none_of_ue() {
+    let mut core = Core::start(2, "");
+    let (mut ran, mut other) = (Ran::set_up(&core, 1), Ran::set_up(&core, 2));
+    let mut device = Device::new(1);
+    device.register(&mut ran);
+    let named = messages::uplink_nas(device.amf_id, device.ran_id, &[0x7e, 2, 0, 0, 0, 0, 9, 0x7e, 0, 0x55]);
+    for flood in 0..FLOODS {
+        for _ in 0..FOREIGN {
+            other.send(1, &named);
+        }
+        device.assert_served(&mut ran, &format!("in flood {flood}"));
+        other.receive_until_silent();
+    }
     assert_serves_another(&mut core, 2);
 }
 
