@@ -1,6 +1,7 @@
 //! Table of RAN nodes: its state and lookups.
 
 use super::contest::Contest;
+use super::relay_budget::RelayBudget;
 use crate::RanNodes;
 use crate::amf::ran::RanNode;
 use crate::amf::ran::admission::{self, Allow, Verdict};
@@ -58,6 +59,9 @@ pub struct RanNodeEntry<U> {
     /// UEs whose last message came by another association than the first. Messages to them use that
     /// association (TS 23.501 5.21.1.3).
     by: FxHashMap<U, AssocId>,
+    /// UEs for which the node is the target of a handover, by its RAN UE NGAP IDs.
+    prepared: FxHashMap<RanUeNgapId, U>,
+    relayed: RelayBudget,
     /// UEs whose connections a reset is ending, with the balancer's input. A balancer may give the
     /// same reset to a host again, for UEs of a dead host.
     resetting: FxHashMap<U, u64>,
@@ -79,6 +83,8 @@ impl<U: SlotKey> RanNodeEntry<U> {
             peer,
             ues,
             by,
+            prepared: FxHashMap::default(),
+            relayed: RelayBudget::default(),
             resetting,
             reported: false,
             repeats: FxHashSet::default(),
@@ -270,6 +276,11 @@ impl<U: SlotKey> RanNodeTable<U> {
     pub fn association_to(&self, node: AssocId, ue: Option<U>) -> Option<AssocId> {
         let node = self.nodes.get(&node)?;
         ue.and_then(|ue| node.by.get(&ue)).or(node.associations.first()).copied()
+    }
+
+    /// Returns the budget of messages of others to a RAN node.
+    pub(super) fn relay_budget(&mut self, node: AssocId) -> Option<&mut RelayBudget> {
+        self.nodes.get_mut(&node).map(|node| &mut node.relayed)
     }
 
     /// Records the association of a UE's last message. Later messages to the UE use it.

@@ -284,9 +284,8 @@ fn configuration_transfer_goes_to_named_enb_only() {
     }
 }
 
-#[test]
-fn transfer_reaches_node_of_other_balancer() {
-    use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
+/// Returns two RAN nodes at different balancers, the second of which the golden transfer names.
+fn source_and_target() -> (Table, [AssocId; 2]) {
     let plmn = "99970".parse().expect("a PLMN");
     let ng_enb = RanNodeId::NgEnb(EnbId { plmn, kind: EnbKind::Macro, id: 0x1_2345 });
     let (from, to) = (AssocId::at(0, 1), AssocId::at(1, 1));
@@ -295,6 +294,32 @@ fn transfer_reaches_node_of_other_balancer() {
         nodes.up(assoc, SocketAddr::from(([10, 0, 0, assoc.balancer() + 1], 38412)));
         nodes.begin(assoc, RanNode { id, name: String::new(), areas: Vec::new() });
     }
+    (nodes, [from, to])
+}
+
+/// One RAN node could otherwise send another one more than it can read.
+#[test]
+fn transfers_to_a_node_are_limited() {
+    let (mut nodes, [from, to]) = source_and_target();
+    let uplink = crate::golden::nr("UplinkRANConfigurationTransfer");
+    let config = CoreConfig::lab();
+    let mut transfer = |now| {
+        let input = NodeStepInput { config: &config, now, answers: true, number: 0 };
+        match &nodes.on_message(from, &uplink, input)[..] {
+            [NodeOutput::Send(RanOutput::Ngap { assoc, pdu, .. })] if *assoc == to => Some(pdu.len()),
+            [NodeOutput::Event(NodeEvent::Fault { label: "limit", .. })] => None,
+            outputs => panic!("{outputs:?}"),
+        }
+    };
+    let octets: usize = std::iter::from_fn(|| transfer(Instant(1_000))).take(100_000).sum();
+    assert!((1_000_000..=1 << 20).contains(&octets), "{octets}");
+    assert!(transfer(Instant(11_000)).is_some(), "10 ms later there is room again");
+}
+
+#[test]
+fn transfer_reaches_node_of_other_balancer() {
+    use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
+    let (mut nodes, [from, to]) = source_and_target();
     let uplink = crate::golden::nr("UplinkRANConfigurationTransfer");
     let config = CoreConfig::lab();
     let mut exchange = |answers| {
