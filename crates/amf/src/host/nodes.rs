@@ -1,10 +1,8 @@
 //! RAN nodes: executes what the table of RAN nodes decides (`core::placement::ran_nodes`).
 
 use super::forward::ran_key;
-use super::ran_table::Node;
 use super::state::Host;
 use crate::worker::outbox::Summary;
-use crate::worker::ran::PublishedNode;
 use crate::worker::region_layout;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -270,25 +268,26 @@ impl Host {
         }
     }
 
-    /// Publishes the list of reachable RAN nodes to the workers.
-    pub(super) fn post_nodes(&self) {
-        let of = |(assoc, node): (AssocId, &Node)| PublishedNode {
-            assoc,
-            id: node.record.id,
-            areas: node.record.areas.clone(),
+    /// Publishes the list of reachable RAN nodes to the workers, if it has changed.
+    pub(super) fn post_nodes(&mut self) {
+        let (region, nodes) = (&self.ues.region, &self.nodes);
+        let reachable = nodes.iter().filter(|(assoc, _)| nodes.is_reachable(*assoc));
+        let reachable = reachable.map(|(assoc, node)| (assoc, &node.record));
+        let room = region.config().published_value_bytes as usize;
+        let (octets, omitted) = match self.workers.nodes.encode(reachable, &self.config, room) {
+            Ok(encoded) => encoded,
+            Err(error) => return tracing::error!(%error, "bug: list of RAN nodes does not encode"),
         };
-        let reachable = self.nodes.iter().filter(|(assoc, _)| self.nodes.is_reachable(*assoc));
-        let nodes: Vec<PublishedNode> = reachable.map(of).collect();
-        let posted = postcard::to_stdvec(&nodes).map_err(|e| e.to_string());
-        let posted = posted.and_then(|octets| {
-            self.ues.region.publish(region_layout::BULLETIN_RAN, &octets).map_err(|e| e.to_string())
-        });
-        if let Err(error) = posted {
-            tracing::error!(
-                error,
-                nodes = nodes.len(),
-                "the workers do not learn of all RAN nodes: too many for paging"
-            );
+        if omitted > 0 {
+            tracing::error!(omitted, "list of RAN nodes is too long: no page and no handover reaches some of them");
+        }
+        // Workers decode each new version.
+        let mut present = Vec::new();
+        if region.read_published(region_layout::BULLETIN_RAN, &mut present) != 0 && present == octets {
+            return;
+        }
+        if let Err(error) = region.publish(region_layout::BULLETIN_RAN, &octets) {
+            tracing::error!(%error, "bug: list of RAN nodes is not published");
         }
     }
 

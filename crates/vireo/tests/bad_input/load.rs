@@ -7,7 +7,7 @@ use crate::messages;
 use crate::ran::Ran;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
-use vireo_wire::ngap::{NGAP_PDU, UENGAPIDs, ie};
+use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, UENGAPIDs, ie};
 
 /// Registrations that stop after their first message.
 const HALF_OPEN: u32 = 10_000;
@@ -100,6 +100,24 @@ fn repeating_gnb_leaves_no_state() {
     ran.receive_until_silent();
     core.wait_for_count("ues", 0);
     assert_serves_another(&mut core, 2);
+}
+
+/// Messages about a gNB with the longest list of tracking areas.
+const ABOUT_NODE: u32 = 20_000;
+
+/// The list would cost the core more than the message.
+#[test]
+fn messages_about_node_with_long_list_delay_none() {
+    let mut core = Core::start(1, "");
+    let mut ran = Ran::connect(&core);
+    ran.send(0, &messages::ng_setup_with_longest_list(1));
+    ran.expect("NG Setup", |pdu| pdu.kind() == NgapPduKind::Successful_NGSetup);
+    let update = messages::further_association(1);
+    for _ in 0..ABOUT_NODE {
+        ran.send(0, &update);
+    }
+    assert_serves_another(&mut core, 1);
+    ran.receive_until_silent();
 }
 
 /// Messages of a flood that a gNB sends about the UE of another one, and floods.

@@ -24,7 +24,7 @@ fn gnb_id(id: u32) -> GnbId {
 }
 
 fn record(id: u32) -> RanNode {
-    RanNode { id: gnb_id(id).into(), name: format!("gnb-{id}"), areas: Vec::new() }
+    RanNode { id: gnb_id(id).into(), name: format!("gnb-{id}"), areas: [].into() }
 }
 
 /// gNB 7, set up on association 1, with connected UEs.
@@ -255,7 +255,7 @@ fn configuration_transfer_goes_to_named_enb_only() {
     for n in 1..=2 {
         nodes.up(enb(n), SocketAddr::from(([10, 0, 0, n as u8], 36412)));
         let id = EnbId { plmn: "99970".parse().expect("a PLMN"), kind: EnbKind::Macro, id: n };
-        nodes.begin(enb(n), RanNode { id: id.into(), name: format!("enb-{n}"), areas: Vec::new() });
+        nodes.begin(enb(n), RanNode { id: id.into(), name: format!("enb-{n}"), areas: [].into() });
     }
     let network = plmn("999", "70").expect("a PLMN");
     let id = |id| global_enb_id(network, WireKind::Macro, id).expect("20 bits");
@@ -292,7 +292,7 @@ fn source_and_target() -> (Table, [AssocId; 2]) {
     let mut nodes = Table::new(Vec::new());
     for (assoc, id) in [(from, GnbId { plmn, id: 0x102, bits: 24 }.into()), (to, ng_enb)] {
         nodes.up(assoc, SocketAddr::from(([10, 0, 0, assoc.balancer() + 1], 38412)));
-        nodes.begin(assoc, RanNode { id, name: String::new(), areas: Vec::new() });
+        nodes.begin(assoc, RanNode { id, name: String::new(), areas: [].into() });
     }
     (nodes, [from, to])
 }
@@ -413,7 +413,7 @@ fn enb_is_one_node_for_each_mme() {
     let enb = |balancer| AssocId::at(balancer, 1).with_dialect(Dialect::Eps);
     let id = EnbId { plmn: "99970".parse().expect("a PLMN"), kind: EnbKind::Macro, id: 7 };
     let tai = Tai { plmn: id.plmn, tac: Tac(1) };
-    let areas = vec![SupportedArea { tai, slices: Vec::new() }];
+    let areas = [SupportedArea { tai, slices: Vec::new() }].into();
     let record = RanNode { id: id.into(), name: "enb-7".into(), areas };
     let mut nodes = nodes(&[]);
     for balancer in [0, 1] {
@@ -445,8 +445,8 @@ fn disconnects(outputs: &[Output]) -> bool {
 #[test]
 fn unreachable_node_keeps_ues_before_loss() {
     let (mut nodes, node) = (nodes(&UES), AssocId(1));
-    let areas = vec![SupportedArea { tai: Tai { plmn: gnb_id(7).plmn, tac: Tac(1) }, slices: Vec::new() }];
-    nodes.record(node, RanNode { areas: areas.clone(), ..record(7) });
+    let areas = [SupportedArea { tai: Tai { plmn: gnb_id(7).plmn, tac: Tac(1) }, slices: Vec::new() }];
+    nodes.record(node, RanNode { areas: areas.clone().into(), ..record(7) });
     // Association 2 has no RAN node, and ends.
     let outputs = nodes.on_balancer_unreachable([1, 2].map(AssocId), &[[192, 0, 2, 1].into()], true);
     assert!(!disconnects(&outputs) && !outputs.iter().any(|output| matches!(output, NodeOutput::Send(_))));
