@@ -102,6 +102,33 @@ fn repeating_gnb_leaves_no_state() {
     assert_serves_another(&mut core, 2);
 }
 
+/// UEs of the gNB that resets connections, and connections that it names.
+const OWN: u32 = 1_000;
+const NAMED: u32 = 16_000;
+
+/// TS 38.413 8.7.4.2.2: the core acknowledges NG RESET of connections that the gNB does not have.
+#[test]
+fn reset_of_unknown_connections_delays_none() {
+    let mut core = Core::start(OWN + 1, "");
+    let mut ran = Ran::set_up(&core, 1);
+    let mut received = Received::default();
+    for number in 1..=OWN {
+        ran.send(1, &messages::initial_ue(number, &registration(number).encode().expect("octets"), None));
+        received.listen(&mut ran, number - UNHEARD.min(number));
+    }
+    received.listen(&mut ran, OWN);
+    let unknown = messages::reset_by_ran_ids(1_000_000..1_000_000 + NAMED);
+    assert!((50 << 10..70 << 10).contains(&unknown.len()), "{} octets", unknown.len());
+    ran.send(0, &unknown);
+    assert_acknowledged(&mut ran, NAMED);
+    assert_serves_another(&mut core, OWN + 1);
+    assert_eq!(core.count("ues"), u64::from(OWN) + 1, "no connection of a UE is reset");
+    // The gNB's own connections, some of them twice.
+    ran.send(0, &messages::reset_by_ran_ids((1..=OWN).chain(1..=OWN / 2)));
+    assert_acknowledged(&mut ran, OWN + OWN / 2);
+    core.wait_for_count("ues", 1);
+}
+
 /// Messages about a gNB with the longest list of tracking areas.
 const ABOUT_NODE: u32 = 20_000;
 
@@ -118,6 +145,19 @@ fn messages_about_node_with_long_list_delay_none() {
     }
     assert_serves_another(&mut core, 1);
     ran.receive_until_silent();
+}
+
+/// Waits for NG RESET ACKNOWLEDGE of this number of connections.
+fn assert_acknowledged(ran: &mut Ran, connections: u32) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let (_, octets) = ran.next(Duration::from_secs(10)).expect("NG RESET ACKNOWLEDGE");
+        let pdu = NGAP_PDU::decode(&octets).expect("a PDU");
+        if let Some(Ok(list)) = pdu.ie::<ie::UEAssociatedLogicalNGConnectionList>() {
+            return assert_eq!(list.0.len(), connections as usize);
+        }
+        assert!(Instant::now() < deadline, "the reset is not acknowledged in time");
+    }
 }
 
 /// Messages of a flood that a gNB sends about the UE of another one, and floods.

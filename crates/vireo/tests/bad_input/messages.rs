@@ -144,8 +144,17 @@ pub(crate) fn release_complete(amf_id: u64, ran_id: u32) -> Vec<u8> {
 
 /// Returns an NG RESET of one connection.
 pub(crate) fn partial_reset(amf_id: u64, ran_id: u32) -> Vec<u8> {
-    let item = UEAssociatedLogicalNGConnectionItem::new(Some(AMFUENGAPID(amf_id)), Some(RANUENGAPID(ran_id)), None);
-    let part = ResetType::partOfNG_Interface(UEAssociatedLogicalNGConnectionList(vec![item]));
+    reset_of(vec![UEAssociatedLogicalNGConnectionItem::new(Some(AMFUENGAPID(amf_id)), Some(RANUENGAPID(ran_id)), None)])
+}
+
+/// Returns an NG RESET of connections that are named by their RAN-UE-NGAP-IDs alone.
+pub(crate) fn reset_by_ran_ids(ran_ids: impl Iterator<Item = u32>) -> Vec<u8> {
+    let item = |id| UEAssociatedLogicalNGConnectionItem::new(None, Some(RANUENGAPID(id)), None);
+    reset_of(ran_ids.map(item).collect())
+}
+
+fn reset_of(items: Vec<UEAssociatedLogicalNGConnectionItem>) -> Vec<u8> {
+    let part = ResetType::partOfNG_Interface(UEAssociatedLogicalNGConnectionList(items));
     encoded(build_ngap!(
         InitiatingMessage,
         NGReset,

@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use vireo_types::{AssocId, Dialect, Duration, Instant, RanNodeId, Snssai, Tai};
+use vireo_types::{AssocId, Dialect, Duration, Instant, RanNodeId, RanUeNgapId, Snssai, Tai};
 
 /// Messages remembered per association: more than arrive in the moment in which it ends.
 const MAX_RECENT: usize = 64;
@@ -528,6 +528,29 @@ impl<U: SlotKey> RanNodeTable<U> {
                 node.ues.insert(slot);
             }
         }
+    }
+
+    /// Updates the connection that a RAN node prepares for a UE as the target of a handover.
+    pub fn set_prepared(&mut self, ue: U, old: Option<(AssocId, RanUeNgapId)>, new: Option<(AssocId, RanUeNgapId)>) {
+        if old == new {
+            return;
+        }
+        if let Some((node, ran_id)) = old
+            && let Some(node) = self.nodes.get_mut(&node)
+            && node.prepared.get(&ran_id) == Some(&ue)
+        {
+            node.prepared.remove(&ran_id);
+        }
+        if let Some((node, ran_id)) = new
+            && let Some(node) = self.nodes.get_mut(&node)
+        {
+            node.prepared.insert(ran_id, ue);
+        }
+    }
+
+    /// Returns the UE for which a RAN node has prepared a connection under this RAN UE NGAP ID.
+    pub fn prepared(&self, node: AssocId, ran_id: RanUeNgapId) -> Option<U> {
+        self.nodes.get(&node)?.prepared.get(&ran_id).copied()
     }
 
     /// Records the balancer's input that has connected a UE.

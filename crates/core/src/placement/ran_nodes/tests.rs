@@ -11,7 +11,7 @@ use crate::placement::message::RanOutput;
 use crate::step::Effect;
 use std::net::SocketAddr;
 use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, NgState};
-use vireo_types::{AssocId, Dialect, Duration, EnbId, EnbKind, GnbId, Instant, RanNodeId, Tac, Tai};
+use vireo_types::{AssocId, Dialect, Duration, EnbId, EnbKind, GnbId, Instant, RanNodeId, RanUeNgapId, Tac, Tai};
 
 /// UEs of a host.
 const UES: [u32; 2] = [0, 1];
@@ -60,6 +60,22 @@ fn repeat_by_another_association_is_recognised() {
     assert!(!nodes.is_repeat(node, AssocId(2), b"other", late), "that is too long ago");
     assert!(matches!(nodes.remove_association(AssocId(2), true), AssociationLoss::Fewer(1)));
     assert!(nodes.is_repeat(node, AssocId(3), b"second", late));
+}
+
+/// A partial NG RESET finds them without reading the UEs of the node.
+#[test]
+fn prepared_connection_is_found_by_its_id() {
+    let mut nodes = nodes(&UES);
+    let (node, [ran_id, other]) = (AssocId(1), [7, 8].map(RanUeNgapId));
+    nodes.set_prepared(UES[0], None, Some((node, ran_id)));
+    assert_eq!([ran_id, other].map(|id| nodes.prepared(node, id)), [Some(UES[0]), None]);
+    assert_eq!(nodes.prepared(AssocId(2), ran_id), None, "no node has this number");
+    // The node has assigned the identifier again; what ends later is the handover before.
+    nodes.set_prepared(UES[1], None, Some((node, ran_id)));
+    nodes.set_prepared(UES[0], Some((node, ran_id)), None);
+    assert_eq!(nodes.prepared(node, ran_id), Some(UES[1]));
+    nodes.set_prepared(UES[1], Some((node, ran_id)), Some((node, other)));
+    assert_eq!([ran_id, other].map(|id| nodes.prepared(node, id)), [None, Some(UES[1])]);
 }
 
 #[test]
