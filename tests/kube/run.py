@@ -269,7 +269,7 @@ class Scaling:
         self.wait_line("API server: token refused (401")
         set_replicas(self.plane, 2)
         self.pods.write_token(self.plane.account_token("core", ACCOUNT))
-        self.wait_line("the API server scales again")
+        self.wait_line("API server answers again")
         assert replicas(self.plane) == NEEDED
 
     def role(self):
@@ -281,7 +281,7 @@ class Scaling:
         assert "bind the account of controllers to a role with get and patch" in self.pods.log("controller")
         del binding["metadata"]["resourceVersion"]
         self.plane.create(binding, "core")
-        self.wait_line("the API server scales again", 2)
+        self.wait_line("API server answers again", 2)
 
     def restart(self):
         """An API server that does not answer changes nothing, and has no effect on hosts."""
@@ -290,7 +290,7 @@ class Scaling:
         assert all(self.pods.is_ready(address) for address in (CONTROLLER, *HOSTS[:NEEDED]))
         self.plane.start_server()
         set_replicas(self.plane, 2)
-        self.wait_line("the API server scales again", 3)
+        self.wait_line("API server answers again", 3)
         assert replicas(self.plane) == NEEDED
 
     def audited(self, before):

@@ -176,7 +176,7 @@ impl SmfLink {
             }
             let sm_context = result.as_ref().ok().map(|reply| translate::piggybacked(&reply.message)).transpose();
             let sm_context = sm_context.unwrap_or_else(|problem| {
-                tracing::warn!(detail = problem.detail, "the SMF's answer cannot be read");
+                tracing::warn!(detail = problem.detail, "answer of the SMF not valid");
                 None
             });
             let answer = answer(&root, &smf_request, result);
@@ -378,13 +378,13 @@ fn reference(root: &str, location: String) -> Option<String> {
     }
     let good = is_uri(&location) && location.len() <= URI_OCTETS;
     if !good {
-        tracing::warn!("the SMF has made an SM context without a name that can be used");
+        tracing::warn!("SMF created an SM context without a usable name");
     }
     good.then_some(location)
 }
 
 fn unreadable(problem: ProblemDetails) -> SmfResponse {
-    tracing::warn!(detail = problem.detail, "the SMF's answer cannot be read");
+    tracing::warn!(detail = problem.detail, "answer of the SMF not valid");
     SmfResponse::Refused { content: N1N2Content::default(), unknown: false }
 }
 

@@ -53,7 +53,7 @@ impl Api {
         let (cursors, tags) = (Cursors::new()?, Tags::new()?);
         let database = management.subscribers.is_some().then(Database::start).transpose();
         let database = database.unwrap_or_else(|error| {
-            tracing::error!(%error, "the API has no subscribers: the system gives no thread");
+            tracing::error!(%error, "API has no subscribers: thread not started");
             None
         });
         Ok(Api(Arc::new(Shared {

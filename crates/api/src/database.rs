@@ -49,7 +49,7 @@ impl Database {
             };
             let result = opened.and_then(|store| act(slot.insert(store)));
             if result.as_ref().is_err_and(Problem::is_server_error) {
-                // The next request opens the database anew.
+                // The next request opens the database again.
                 *slot = None;
             }
             let _ = reply.send(result);

@@ -1,7 +1,7 @@
 //! Events for clients of `/v1/events`, with a bounded buffer.
 //!
 //! A reader that is slower than the buffer loses its stream, and continues by `Last-Event-ID` or
-//! begins anew. Publishing never waits.
+//! begins again. Publishing never waits.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

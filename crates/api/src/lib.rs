@@ -80,7 +80,7 @@ pub fn serve(
             v1::router(api)
         }
         Err(error) => {
-            tracing::error!(%error, "the API has no /v1: the system gives no random numbers");
+            tracing::error!(%error, "API has no /v1: no random numbers from the system");
             axum::Router::new()
         }
     });

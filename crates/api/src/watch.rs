@@ -51,7 +51,7 @@ impl Watched {
         let total = status.latencies.iter().map(|latency| latency.total).sum::<u64>();
         if let Some((before, count)) = self.procedures {
             let seconds = at.duration_since(before).as_secs_f64();
-            // The total of a shard that is replaced begins anew.
+            // The total of a shard that is replaced begins again.
             let rate = total.saturating_sub(count) as f64 / seconds.max(0.001);
             self.rate = (rate * 10.0).round() / 10.0;
         }

@@ -174,7 +174,7 @@ impl StopHandle {
     /// Replaces the allow lists. Existing associations stay up.
     pub fn allow(&self, lists: AllowLists) {
         if self.lists.try_send(lists).is_err() {
-            tracing::error!("the balancer does not take the lists of peers: it hangs or has ended");
+            tracing::error!("lists of peers not applied: the balancer thread hangs or has ended");
         }
         self.waker.wake();
     }
@@ -293,7 +293,7 @@ impl Balancer {
         if config.is_open() {
             tracing::warn!(
                 addresses = ?config.addresses,
-                "every RAN node is allowed on addresses that are not private; write [[n2.allow]], or protect N2 by IPsec"
+                "every RAN node is permitted on addresses that are not private; set [[n2.allow]] or use IPsec"
             );
         }
     }
@@ -442,13 +442,13 @@ impl Balancer {
         let now = clock();
         match (holds, self.n4.n4().is_active()) {
             (true, false) => {
-                tracing::info!(takes_over, "this balancer talks to the UPFs from now on");
+                tracing::info!(takes_over, "this balancer holds N4");
                 let (hosts, deferred) = (&mut self.hosts, &mut self.deferred);
                 self.n4.activate(now, takes_over, &mut |event| n4_event(hosts, deferred, event));
                 self.n4_due = Some(now);
             }
             (false, true) => {
-                tracing::warn!("another balancer talks to the UPFs from now on");
+                tracing::warn!("another balancer holds N4");
                 fleet.deactivate_n4();
                 self.n4.deactivate(now);
             }
@@ -697,11 +697,7 @@ impl Balancer {
         if pdu.is_empty() {
             // An encoding failure is a bug of this program. The message is logged, never silently
             // dropped.
-            tracing::error!(
-                assoc = assoc.0,
-                ?ue,
-                "a message to a RAN node did not encode and was not sent: please report it"
-            );
+            tracing::error!(assoc = assoc.0, ?ue, "bug: message to a RAN node does not encode; not sent");
             return;
         }
         if association.unsent.is_empty() {
@@ -709,7 +705,7 @@ impl Balancer {
                 Ok(()) | Err(SendError::NoAssociation) => return,
                 Err(SendError::Full) => {}
                 Err(SendError::Io(error)) => {
-                    tracing::warn!(assoc = assoc.0, %error, "a message was not taken by SCTP");
+                    tracing::warn!(assoc = assoc.0, %error, "message refused by SCTP");
                     return;
                 }
             }
@@ -735,7 +731,7 @@ impl Balancer {
         self.commands();
         // Another balancer takes over the PFCP associations and sessions.
         if matches!(&self.hosts, Hosts::Fabric(fleet) if !fleet.machine().is_alone()) {
-            tracing::info!("the associations with UPFs stay for another balancer");
+            tracing::info!("PFCP associations left to the next balancer");
         } else if self.n4.n4().is_active() {
             self.n4.release_all(clock());
         }

@@ -30,7 +30,7 @@ pub struct ClusterConfig {
     pub handover: Option<PathBuf>,
     /// Address at which a host receives copies of other hosts; port 0 = any.
     pub listen: SocketAddr,
-    /// Machine that a host shares with others; `None`: the host has a machine of its own.
+    /// Machine that a host shares with others; `None`: it shares its machine with no host.
     pub machine: Option<MachineLabel>,
     /// TLS of the fabric; `None`: any process that reaches a member may connect.
     pub tls: Option<TlsConfig>,

@@ -278,7 +278,7 @@ impl ControllerClient {
     /// Closes the connection; the next address is tried soon.
     fn disconnect(&mut self, now: Instant, why: FrameError) {
         if self.joined {
-            tracing::warn!(%why, "the controller is gone: nothing stops, and it is looked for");
+            tracing::warn!(%why, "controller lost; searching for another one");
         }
         if why.is_an_answer() {
             self.last_answer = now;
@@ -335,7 +335,7 @@ impl ControllerClient {
             return Err(LinkError::Refused(format!("the controller calls it {number}, which is not its number")));
         }
         if self.record.is_some() {
-            tracing::info!("a controller is there again");
+            tracing::info!("controller found");
         }
         self.number = Some(number);
         self.record.get_or_insert(DurableState::new(secrets, None));

@@ -8,8 +8,8 @@ use vireo_fabric::frame::FrameError;
 pub enum LinkError {
     /// No controller answers at any configured address.
     #[error(
-        "there is no controller at {address}: {why}; start `vireo controller` (or `vireo balancer`, where cluster.controller \
-         is not set), and check cluster.controller and cluster.balancer"
+        "no controller at {address}: {why}; start `vireo controller` (without cluster.controller: `vireo balancer`), \
+         and check cluster.controller and cluster.balancer"
     )]
     NoController {
         /// Configured endpoints of controllers.
@@ -18,7 +18,7 @@ pub enum LinkError {
         why: FrameError,
     },
     /// The controller will refuse this member until the configuration changes.
-    #[error("the controller at {address} is not to be talked to: {why}")]
+    #[error("controller {address} is not compatible: {why}")]
     Incompatible {
         /// Address of the controller.
         address: SocketAddr,
@@ -26,15 +26,15 @@ pub enum LinkError {
         why: FrameError,
     },
     /// The connection was lost.
-    #[error("the connection is lost: {0}")]
+    #[error("connection lost: {0}")]
     Lost(#[from] FrameError),
     /// The controller refuses or has evicted the member.
-    #[error("the controller has sent it away: {0}")]
+    #[error("refused by the controller: {0}")]
     Refused(String),
     /// The cluster has removed the member.
-    #[error("the cluster has gone on without it since epoch {0}: others have what it had; start it anew")]
+    #[error("the cluster map lacks this member since epoch {0}, and other members have taken over; restart it")]
     Fenced(u64),
     /// Error of the operating system.
-    #[error("the connections cannot be heard: {0}")]
+    #[error("connections cannot be polled: {0}")]
     System(std::io::Error),
 }

@@ -1,9 +1,9 @@
 //! Heartbeat thread of a member, towards the controller and, for a host, the balancers.
 //!
-//! It has its own connections, so that no heartbeat is queued behind other messages. It runs at
-//! higher priority than all other threads where permitted, so that an overloaded member, or one
-//! with a limited CPU, is not declared dead. A dead or stopped member sends no heartbeats. Nor does
-//! a member with a thread that has made no progress for a second, so that others take over.
+//! It has its own connections, so that no heartbeat waits for other messages. It runs at higher
+//! priority than all other threads where permitted, so that an overloaded member, or one with a
+//! limited CPU, is not declared dead. A dead or stopped member sends no heartbeats. Nor does a
+//! member with a thread that has made no progress for a second, so that others take over.
 
 use crate::input_queue::HostSender;
 use crate::progress::ProgressCounter;
@@ -118,8 +118,7 @@ fn raise_priority() {
     if let Err(nice) = setpriority_process(None, LEAST_NICE) {
         tracing::info!(
             %real_time, %nice,
-            "the heartbeat goes before no other thread: where there is too much to do for the processors, this member may be \
-             taken for dead; give it CAP_SYS_NICE"
+            "heartbeat thread without priority: under overload this member may be declared dead; grant CAP_SYS_NICE"
         );
     }
 }

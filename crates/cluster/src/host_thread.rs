@@ -46,7 +46,9 @@ fn run_loop(
     replicator: &mut ReplicatorThread,
 ) -> Result<(), LinkError> {
     loop {
+        // The host processes acknowledgements and proposals in its next turn.
         link.run_once()?;
+        replicator.receive(&link.queues.input_sender);
         let mut is_busy = false;
         for () in HostTurns::begin(HOST_TURNS) {
             if link.waiting_commands() > MAX_WAITING {
@@ -68,7 +70,7 @@ fn run_loop(
                 }
             }
         }
-        replicator.run_once(&link.queues.input_sender);
+        replicator.send();
         link.send();
         let of_host = if is_busy { None } else { host.sleep() };
         let at_most = link.before_sleep().min(replicator.before_sleep()).min(of_host.unwrap_or_default());

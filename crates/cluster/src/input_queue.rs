@@ -24,7 +24,7 @@ pub struct HostSender {
 /// Wakes the thread of a host.
 #[derive(Clone, Debug)]
 pub enum HostWaker {
-    /// The host has a thread of its own, which waits for this bell.
+    /// The host has a separate thread, which waits for this bell.
     Bell(Box<Bell>),
     /// The host runs on the thread of its balancer or of its link.
     SharedThread(SharedThreadWaker),

@@ -216,7 +216,7 @@ impl Link {
             self.balancers.iter().filter(|(id, connection)| !same(id, connection)).map(|(id, _)| *id).collect();
         for balancer in removed {
             if let Some(mut connection) = self.balancers.remove(&balancer) {
-                tracing::warn!(balancer = balancer.0, epoch = map.epoch(), "a balancer is gone");
+                tracing::warn!(balancer = balancer.0, epoch = map.epoch(), "balancer lost");
                 connection.report_removal(&map);
                 self.barriers.remove(balancer, clock());
                 self.on_unreachable(connection.end(), input_sender);
@@ -233,7 +233,7 @@ impl Link {
             self.send_to_holder(&ToBalancer::Map(map.clone()));
             let count = self.resend_pfcp();
             if count > 0 {
-                tracing::warn!(count, "PFCP requests that another balancer had not answered are asked again");
+                tracing::warn!(count, "resending unanswered PFCP requests through the next balancer");
             }
         }
         self.maps.push_back(map);
@@ -448,7 +448,7 @@ impl Link {
         let Some(connection) = self.balancers.get_mut(&balancer) else { return };
         let unreachable = connection.end();
         if !unreachable.associations.is_empty() {
-            tracing::warn!(balancer = balancer.0, %why, "the connection to a balancer is lost");
+            tracing::warn!(balancer = balancer.0, %why, "balancer connection lost");
         }
         self.barriers.on_disconnect(balancer, clock());
         if self.holder == Some(balancer) {

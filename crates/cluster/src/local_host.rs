@@ -16,7 +16,7 @@ pub struct HostTurns {
 }
 
 impl HostTurns {
-    /// Begins so many turns at most. The first is always taken.
+    /// Begins at most `at_most` turns; 0 counts as 1.
     pub fn begin(at_most: u32) -> Self {
         HostTurns { begin: Instant::now(), count: 0, at_most }
     }
@@ -32,12 +32,12 @@ impl Iterator for HostTurns {
     }
 }
 
-/// What a turn of a host has done.
+/// Result of one turn of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostTurn {
-    /// It has processed something, and more may wait.
+    /// The host has processed an input or step, and more may wait.
     Busy,
-    /// Nothing waits.
+    /// No input and no step waits.
     Idle,
     /// The host has ended.
     Ended,

@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use vireo_core::amf::context::EncodedContext;
+use vireo_core::amf::context::{EncodedContext, Versions};
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::host::{AckSchedule, AddressAuditMessage, CopyQueue, Received, receive};
@@ -98,8 +98,11 @@ struct Shared {
     fenced: AtomicBool,
     /// True if a handoff was received and not yet consumed.
     handoff_received: AtomicBool,
-    /// True if proposals of this host were answered.
+    /// True if proposals of this host were answered, and if one of them was refused.
     has_proposal_answers: AtomicBool,
+    has_refusals: AtomicBool,
+    /// True if an input of the host waits for such an answer.
+    awaits_answers: AtomicBool,
     /// Received messages that are not copies, and whether there are any.
     peer_messages: Mutex<Vec<PeerMessage>>,
     has_peer_messages: AtomicBool,
@@ -116,13 +119,21 @@ impl Shared {
     /// Passes the result of an owner's message to the host. Returns the answer to the owner.
     fn take(&self, from: HostId, received: Received) -> Result<Option<ToOwner>, FrameError> {
         if let Some(ltmsi) = received.missing_base {
-            tracing::error!(%ltmsi, "a copy builds on none: please report it");
+            tracing::error!(%ltmsi, "bug: copy without its base");
         }
         self.handoff_received.fetch_or(received.is_handoff, Ordering::Release);
         self.has_proposal_answers.fetch_or(received.is_proposal_answer, Ordering::Release);
+        self.has_refusals.fetch_or(received.is_refusal, Ordering::Release);
         let audit = received.audit.map(|message| PeerMessage::AddressAudit { from, message });
         audit.map_or(Ok(()), |audit| self.push_peer_message(audit))?;
         Ok(received.answer)
+    }
+
+    /// Returns true if the host must process answers to its proposals now: an input waits for one,
+    /// or returns to its balancer because of one. It processes others with its next input.
+    fn has_due_answers(&self) -> bool {
+        self.has_proposal_answers.load(Ordering::Acquire)
+            && (self.awaits_answers.load(Ordering::Relaxed) || self.has_refusals.load(Ordering::Acquire))
     }
 
     /// Queues a message that is not a copy; returns an error if too many are queued.
@@ -215,6 +226,11 @@ impl OwnerConnection {
     fn new(stream: Stream) -> Self {
         OwnerConnection { stream, from: None, since: Instant::now(), acks: AckSchedule::default(), copies: 0 }
     }
+
+    /// Logs why the connection ended.
+    fn on_end(&self, error: &FrameError) {
+        tracing::debug!(from = ?self.from, %error, "host connection ended");
+    }
 }
 
 /// Creates both sides; a host may leave copies unacknowledged for `ack_timeout`.
@@ -236,6 +252,8 @@ pub fn replicator(
         fenced: AtomicBool::new(false),
         handoff_received: AtomicBool::new(false),
         has_proposal_answers: AtomicBool::new(false),
+        has_refusals: AtomicBool::new(false),
+        awaits_answers: AtomicBool::new(false),
         peer_messages: Mutex::default(),
         has_peer_messages: AtomicBool::new(false),
         drained: AtomicBool::new(false),
@@ -330,7 +348,10 @@ impl Replicator {
         let takeover = {
             let mut replica_store = self.shared.replica_store();
             let takeover = replica_store.adopt(&map.buckets, &hosts);
-            self.shared.has_proposal_answers.fetch_or(replica_store.has_proposal_answers(), Ordering::Release);
+            // Those to dead owners may be refused.
+            let has_answers = replica_store.has_proposal_answers();
+            self.shared.has_proposal_answers.fetch_or(has_answers, Ordering::Release);
+            self.shared.has_refusals.fetch_or(has_answers, Ordering::Release);
             takeover
         };
         let others = map.hosts.iter().copied().filter(|(host, _)| *host != self.own).collect();
@@ -379,8 +400,21 @@ impl Replicator {
         self.shared.has_proposal_answers.load(Ordering::Acquire)
     }
 
+    /// Returns true if answers to proposals of this host must be processed before its next input.
+    #[inline]
+    pub fn has_due_answers(&self) -> bool {
+        self.shared.has_due_answers()
+    }
+
+    /// Sets whether an input of the host waits for the answer to a proposal. The host calls it
+    /// before it sleeps, and then checks [`Replicator::has_due_answers`].
+    pub fn set_awaits_answers(&self, awaits: bool) {
+        self.shared.awaits_answers.store(awaits, Ordering::SeqCst);
+    }
+
     /// Returns the answers to proposals of this host since the last call.
     pub fn take_proposal_answers(&self) -> Vec<ProposalAnswer> {
+        self.shared.has_refusals.store(false, Ordering::Release);
         self.shared.has_proposal_answers.store(false, Ordering::Release);
         self.shared.replica_store().take_proposal_answers()
     }
@@ -393,6 +427,11 @@ impl Replicator {
     /// Returns true if this host may serve the procedures of a UE.
     pub fn is_servable(&self, ltmsi: Ltmsi) -> bool {
         self.shared.replica_store().is_servable(ltmsi)
+    }
+
+    /// Returns the versions of a UE whose procedures this host may serve.
+    pub fn versions_for_serving(&self, ltmsi: Ltmsi) -> Option<Versions> {
+        self.shared.replica_store().versions_for_serving(ltmsi)
     }
 
     /// Returns the stored form of a UE whose procedures this host may serve.
@@ -440,15 +479,34 @@ impl ReplicatorThread {
         while self.run_once(input_sender) {
             let at_most = self.before_sleep();
             if let Err(error) = wait(&mut [&mut self], at_most) {
-                return tracing::error!(%error, "the connections between hosts are not heard any more");
+                return tracing::error!(%error, "connections between hosts cannot be polled");
             }
         }
     }
 
     /// Sends what the host has for others, and receives what they sent. Returns false if the host
     /// has ended.
-    pub(crate) fn run_once(&mut self, input_sender: &HostSender) -> bool {
-        self.progress.tick();
+    fn run_once(&mut self, input_sender: &HostSender) -> bool {
+        let is_running = self.execute_commands();
+        if is_running {
+            self.send_copies();
+            self.receive(input_sender);
+        }
+        is_running
+    }
+
+    /// Sends what the host has for others.
+    pub(crate) fn send(&mut self) {
+        self.execute_commands();
+        self.send_copies();
+        self.incoming.retain_mut(|incoming| {
+            let sent = incoming.stream.flush();
+            sent.inspect_err(|error| incoming.on_end(error)).is_ok()
+        });
+    }
+
+    /// Executes the commands of the host. Returns false if the host has ended.
+    fn execute_commands(&mut self) -> bool {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 ReplicatorCommand::Send(to, batch) => {
@@ -461,21 +519,29 @@ impl ReplicatorThread {
                 ReplicatorCommand::Stop => return false,
             }
         }
+        true
+    }
+
+    /// Receives what other hosts sent, acknowledges copies, and wakes the host for what it must
+    /// process.
+    pub(crate) fn receive(&mut self, input_sender: &HostSender) {
+        self.progress.tick();
         if self.connection_pending {
             self.accept();
         }
-        self.send();
         let has_acks = self.receive_acks();
         self.check_replicas();
         self.receive_copies();
+        // Pairs with the fence of the host before it sleeps: either it sees the answers, or this
+        // thread sees that an input waits for them.
+        fence(Ordering::SeqCst);
         if has_acks
             || self.shared.handoff_received.load(Ordering::Relaxed)
             || self.shared.has_peer_messages.load(Ordering::Relaxed)
-            || self.shared.has_proposal_answers.load(Ordering::Relaxed)
+            || self.shared.has_due_answers()
         {
             input_sender.wake();
         }
-        true
     }
 
     /// Announces that the thread will sleep. Returns the maximum time.
@@ -518,13 +584,13 @@ impl ReplicatorThread {
             }
             match Stream::accepted(socket, &self.security, Role::Peer, &[Role::Peer]) {
                 Ok(stream) => self.incoming.push(OwnerConnection::new(stream)),
-                Err(error) => tracing::warn!(%peer, %error, "a connection of another host"),
+                Err(error) => tracing::warn!(%peer, %error, "host connection failed"),
             }
         }
     }
 
     /// Connects to peers without a connection, and sends batches.
-    fn send(&mut self) {
+    fn send_copies(&mut self) {
         let (own, epoch) = (self.own, self.epoch);
         for (host, peer) in &mut self.peers {
             if peer.stream.is_none() && Instant::now() >= peer.retry_at {
@@ -566,7 +632,7 @@ impl ReplicatorThread {
                 has_acks = true;
             }
             if let Some(epoch) = acks.fenced {
-                tracing::error!(host = host.0, epoch, "others have taken this host's UEs over: its epoch is over");
+                tracing::error!(host = host.0, epoch, "fenced: other hosts have taken over the UEs of this host");
                 self.shared.fenced.store(true, Ordering::Relaxed);
             }
             if let Err(error) = result {
@@ -591,7 +657,7 @@ impl ReplicatorThread {
         self.incoming.retain_mut(|incoming| match incoming.receive(shared, metrics) {
             Ok(()) => incoming.from.is_some() || incoming.since.elapsed() < HELLO_TIMEOUT,
             Err(error) => {
-                tracing::debug!(from = ?incoming.from, %error, "a connection of another host ended");
+                incoming.on_end(&error);
                 false
             }
         });

@@ -6,7 +6,7 @@ use vireo_core::placement::cluster::{ClusterMap, DurableState};
 
 /// Controller in the process of the only balancer. In a hot restart it moves with the balancer.
 pub trait ResidentController: std::fmt::Debug + Send + Sync {
-    /// Starts the controller, anew or from a known state.
+    /// Starts the controller, without a state or from a known one.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ pub enum ServerAddress {
     Name { host: String, port: u16 },
 }
 
-/// A text is not an server.
+/// A text that is no server address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no address or host name with a port, as in \"192.0.2.1:7770\" or \"controller:7770\"")]
 pub struct ServerAddressError(String);
@@ -34,7 +34,8 @@ impl ServerAddress {
         }
     }
 
-    /// Returns true if another process can be reached at this server.
+    /// Returns true if a process can connect to the address: neither address nor port is a
+    /// wildcard.
     pub fn is_reachable(&self) -> bool {
         match self {
             ServerAddress::Address(address) => address.port() != 0 && !address.ip().is_unspecified(),
@@ -113,7 +114,7 @@ impl fmt::Display for ServerAddress {
     }
 }
 
-/// Resolves servers. Names that cannot be resolved are left out while others can.
+/// Resolves servers. Names that cannot be resolved are omitted if others can.
 ///
 /// # Errors
 ///
@@ -139,7 +140,7 @@ pub fn resolve(servers: &[ServerAddress]) -> io::Result<Vec<SocketAddr>> {
 }
 
 /// Addresses of controllers, tried in turn. Host names are resolved again before each round of
-/// connections, on a thread of their own: the resolver may take seconds.
+/// connections, on a separate thread: the resolver may take seconds.
 #[derive(Debug)]
 pub(crate) struct Candidates {
     addresses: Vec<SocketAddr>,
@@ -179,7 +180,7 @@ impl Candidates {
             // Without the thread the first addresses stay.
             let started = std::thread::Builder::new().name("resolver".into()).spawn(run);
             if let Err(error) = started {
-                tracing::warn!(%error, "no thread for host names: they are not resolved again");
+                tracing::warn!(%error, "thread for host names not started; names are not resolved again");
             }
             Resolver { requests, answered }
         });

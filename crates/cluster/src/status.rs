@@ -9,8 +9,8 @@ use vireo_types::Bucket;
 /// Number of dead hosts that are remembered.
 const DEAD_HOSTS: usize = 64;
 
-/// Adds the hosts that have left the map while they owned buckets. A host that drains owns none at
-/// its end. No other host ever gets the ID of a dead one.
+/// Adds the hosts that the new map lacks and that owned buckets in the one before. A host that
+/// drains owns none at its end. No other host ever gets the ID of a dead one.
 pub fn note_dead_hosts(dead: &mut Vec<u16>, before: &[HostStatus], now: &ClusterMap) {
     let is_dead = |host: &&HostStatus| host.buckets > 0 && !now.has_host(HostId(host.host));
     dead.extend(before.iter().filter(is_dead).map(|host| host.host));

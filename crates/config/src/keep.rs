@@ -89,7 +89,7 @@ impl Config {
         match source.load_or_create() {
             Ok(key) => self.state.keep = Some(KeepConfig::File(KeepFile { path, key: key.into(), is_wanted })),
             Err(error) if is_wanted => return Err(error.into()),
-            Err(error) => tracing::warn!(%error, "contexts are not kept for the next start; see state.keep"),
+            Err(error) => tracing::warn!(%error, "contexts not kept for the next start; see state.keep"),
         }
         Ok(())
     }

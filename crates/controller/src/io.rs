@@ -48,7 +48,7 @@ impl<'a> ControllerIo<'a> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
         epoll::add(&epoll, &setup.waker, epoll::EventData::new_u64(WAKER), epoll::EventFlags::IN)?;
-        tracing::info!(address = ?listener.local_addr().ok(), "the controller takes members");
+        tracing::info!(address = ?listener.local_addr().ok(), "controller accepts members");
         Ok(ControllerIo {
             setup,
             listener,
@@ -65,7 +65,7 @@ impl<'a> ControllerIo<'a> {
         let mut accepted = Vec::new();
         while let Ok((socket, peer)) = self.listener.accept() {
             if self.streams.len() >= limit {
-                tracing::warn!(%peer, "too many connections to the controller are of nobody who has joined");
+                tracing::warn!(%peer, "too many controller connections without a member");
                 continue;
             }
             let connection = ConnectionId(self.next_connection);
@@ -82,7 +82,7 @@ impl<'a> ControllerIo<'a> {
                     self.streams.insert(connection, stream);
                     accepted.push(connection);
                 }
-                Err(error) => tracing::warn!(%peer, %error, "a connection to the controller"),
+                Err(error) => tracing::warn!(%peer, %error, "member connection failed"),
             }
         }
         accepted
@@ -172,41 +172,41 @@ impl Output for ControllerIo<'_> {
     fn notify(&mut self, notice: Notice<'_>) {
         match notice {
             Notice::Joined { connection, member, rejoined } => {
-                tracing::info!(?member, again = rejoined, peer = ?self.peer(connection), "a member joins");
+                tracing::info!(?member, again = rejoined, peer = ?self.peer(connection), "member joined");
             }
             Notice::JoinRefused { connection, reason } => {
-                tracing::warn!(peer = ?self.peer(connection), why = %reason, "somebody may not join");
+                tracing::warn!(peer = ?self.peer(connection), why = %reason, "join refused");
             }
             Notice::MachineSet { host, machine } => {
                 tracing::info!(host = host.0, %machine, "host has a machine label");
                 self.setup.show_machine(host, machine);
             }
-            Notice::Ready(member) => tracing::info!(?member, "a member is ready"),
-            Notice::Evicted { member, reason } => tracing::warn!(?member, why = %reason, "a member is taken for dead"),
+            Notice::Ready(member) => tracing::info!(?member, "member ready"),
+            Notice::Evicted { member, reason } => tracing::warn!(?member, why = %reason, "member declared dead"),
             Notice::Violation { member, message } => {
-                tracing::warn!(?member, ?message, "something that is not this member's to say");
+                tracing::warn!(?member, ?message, "message not permitted for this member");
             }
-            Notice::Draining(host) => tracing::info!(host = host.0, "a host is to leave: others get its UEs"),
+            Notice::Draining(host) => tracing::info!(host = host.0, "draining host"),
             Notice::Cordoned { host, is_cordoned } => {
-                tracing::info!(host = host.0, is_cordoned, "cordon of a host changes");
+                tracing::info!(host = host.0, is_cordoned, "cordon changed");
             }
-            Notice::Departed(host) => tracing::info!(host = host.0, "a host leaves"),
+            Notice::Departed(host) => tracing::info!(host = host.0, "host drained"),
             Notice::Scaled(ScalingDecision::ScaleOut) => {
-                tracing::info!("one more host is to work: those that do have too much to do");
+                tracing::info!("scaling out: serving hosts are overloaded");
             }
             Notice::Scaled(ScalingDecision::ScaleIn(host)) => {
-                tracing::info!(host = host.0, "the others have room for what this host does: it leaves");
+                tracing::info!(host = host.0, "scaling in: draining host");
             }
             Notice::Rebalanced(Rebalance { mean, spread, weights }) => {
                 let weights: Vec<String> =
                     weights.iter().map(|(host, weight)| format!("{}:{weight:.3}", host.0)).collect();
                 let weights = weights.join(" ");
-                tracing::info!(mean_cpu = mean, spread_cpu = spread, weights, "weights of hosts change by their load");
+                tracing::info!(mean_cpu = mean, spread_cpu = spread, weights, "host weights changed by load");
                 self.setup.metrics.rebalancing.rebalanced();
             }
             Notice::MapSent { map, idle, weights, machines } => {
                 let (epoch, hosts, balancers) = (map.epoch(), map.hosts.len(), map.balancers.len());
-                tracing::info!(epoch, hosts, idle, balancers, "a new epoch");
+                tracing::info!(epoch, hosts, idle, balancers, "cluster map adopted");
                 self.setup.show(Some(map), machines.to_vec());
                 self.setup.metrics.rebalancing.set_weights(weights.iter().map(|(host, weight)| (host.0, *weight)));
             }

@@ -1,6 +1,6 @@
 //! Requests to the API server of Kubernetes: the scale of one StatefulSet.
 //!
-//! Each request has a connection of its own and reads token and authorities anew: the kubelet
+//! Each request has a connection of its own and reads token and authorities again: the kubelet
 //! replaces both files while the pod runs. There are few requests, so this costs nothing.
 
 use bytes::Bytes;

@@ -115,7 +115,7 @@ impl LeaderStoreThread {
                 Ok(None) => {}
                 Err(error) if !is_logged => {
                     is_logged = true;
-                    tracing::warn!(%error, "this controller cannot lead");
+                    tracing::warn!(%error, "controller cannot lead");
                 }
                 Err(_) => {}
             }
@@ -180,7 +180,7 @@ impl LeaderStoreThread {
                 match self.etcd.keep_alive(lease) {
                     Ok(true) => lease_end = now + lease.lasts,
                     Ok(false) => return Some("its lease has ended".into()),
-                    Err(error) => tracing::warn!(%error, "the lease of the leader was not asked for again"),
+                    Err(error) => tracing::warn!(%error, "leader lease not renewed"),
                 }
             }
             if let Some(record) = to_write.take() {
@@ -188,7 +188,7 @@ impl LeaderStoreThread {
                     Ok(true) => self.report(LeaderEvent::Written(record.map.as_ref().map_or(0, ClusterMap::epoch))),
                     Ok(false) => return Some("another controller leads".into()),
                     Err(error) => {
-                        tracing::warn!(%error, "a map was not written, and is tried again");
+                        tracing::warn!(%error, "cluster map not stored; retrying");
                         to_write = Some(record);
                     }
                 }

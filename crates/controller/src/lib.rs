@@ -172,7 +172,7 @@ impl ControllerHandle {
             };
             setup.show(controller.map(), controller.machines());
             if let Err(error) = ControllerLoop::new(setup, listener, controller, None).and_then(ControllerLoop::run) {
-                tracing::error!(%error, "the controller ends: its connections are not heard any more");
+                tracing::error!(%error, "controller ends: its connections cannot be polled");
             }
         })
     }
@@ -347,10 +347,7 @@ impl ControllerSetup {
                 Err(RecvTimeoutError::Disconnected) => return Err(std::io::Error::other("its keeper has ended")),
             };
             let now = clock();
-            tracing::info!(
-                epoch = record.as_ref().and_then(|r| Some(r.map.as_ref()?.epoch())),
-                "this controller leads"
-            );
+            tracing::info!(epoch = record.as_ref().and_then(|r| Some(r.map.as_ref()?.epoch())), "controller leads");
             let controller = match record {
                 Some(record) => cluster::Controller::restore(self.settings.clone(), record, now),
                 None => cluster::Controller::new(self.settings.clone(), secrets(now), now),
@@ -363,7 +360,7 @@ impl ControllerSetup {
             self.show(None, Vec::new());
             leader_store = controller_loop.io.store.take();
             if end == ControllerExit::Deposed {
-                tracing::warn!("this controller leads no longer, and stands by");
+                tracing::warn!("controller is standby");
             }
         }
         Ok(())
@@ -458,7 +455,7 @@ impl<'a> ControllerLoop<'a> {
                     self.flush();
                 }
                 LeaderEvent::Deposed(why) => {
-                    tracing::warn!(why, "this controller is deposed");
+                    tracing::warn!(why, "controller lost leadership");
                     return false;
                 }
                 LeaderEvent::Leads(_) => {}
@@ -528,7 +525,7 @@ impl<'a> ControllerLoop<'a> {
     /// Handles the end of a connection.
     fn disconnect(&mut self, connection: ConnectionId, why: &FrameError) {
         if let Some(member) = self.machine.member_of(connection) {
-            tracing::warn!(?member, %why, "the connection of a member is over");
+            tracing::warn!(?member, %why, "member connection ended");
         }
         self.io.remove(connection);
         self.on(machine::Input::Disconnected(connection), clock());

@@ -36,7 +36,7 @@ impl ProgramLauncher {
             Ok(None) => true,
             Ok(Some(status)) => {
                 if !status.success() {
-                    tracing::warn!(pid = child.id(), %status, "what scaling.start has started has failed");
+                    tracing::warn!(pid = child.id(), %status, "scaling.start failed");
                 }
                 false
             }
@@ -50,7 +50,7 @@ impl HostLauncher for ProgramLauncher {
         self.reap();
         let Some((program, arguments)) = self.command.split_first() else { return Ok(()) };
         let child = Command::new(program).args(arguments).env(HOSTS, hosts.to_string()).stdin(Stdio::null()).spawn()?;
-        tracing::info!(pid = child.id(), hosts, "a host is started: the cluster lacks one");
+        tracing::info!(pid = child.id(), hosts, "starting a missing host");
         self.running.push(child);
         Ok(())
     }
@@ -85,7 +85,7 @@ impl HostProvisioner {
             return;
         }
         if let Err(error) = self.launcher.start(all) {
-            tracing::error!(%error, "no host can be started: check scaling.start");
+            tracing::error!(%error, "host not started; check scaling.start");
         }
         self.pending = Some((now + self.within, missing));
     }

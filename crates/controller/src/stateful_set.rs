@@ -100,7 +100,7 @@ impl Reconciler {
         match self.apply(counts, now) {
             Ok(()) => {
                 if self.logged.take().is_some() {
-                    tracing::info!(stateful_set = self.client.object(), "the API server scales again");
+                    tracing::info!(stateful_set = self.client.object(), "API server answers again");
                 }
                 self.conflicts = 0;
             }
@@ -148,7 +148,7 @@ impl Reconciler {
     fn log(&mut self, error: &KubernetesError, now: Instant) {
         let text = error.to_string();
         if !self.logged.as_ref().is_some_and(|(last, at)| *last == text && now < *at + LOG_INTERVAL) {
-            tracing::error!(error = %text, "the number of host pods is not controlled");
+            tracing::error!(error = %text, "number of host pods not changed");
             self.logged = Some((text, now));
         }
     }

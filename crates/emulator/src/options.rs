@@ -195,7 +195,7 @@ pub struct Options {
     pub stop: Option<Arc<AtomicBool>>,
 }
 
-/// K of the lab's subscribers (DESIGN, lab values).
+/// K of the subscribers of the lab.
 pub const LAB_K: [u8; 16] = *b"\x46\x5B\x5C\xE8\xB1\x99\xB4\x9F\xAA\x5F\x0A\x2E\xE2\x38\xA6\xBC";
 /// OPc of the lab's subscribers.
 pub const LAB_OPC: [u8; 16] = *b"\xE8\xED\x28\x9D\xEB\xA9\x52\xE4\x28\x3B\x54\xE8\x8E\x61\x83\xCA";
@@ -271,8 +271,8 @@ impl Options {
         self.steady.as_ref().map_or(has_traffic, |steady| steady.has_data() && target)
     }
 
-    /// Returns options with the lab's values (DESIGN): PLMN 999/70, TAC 1, SST 1, DNN `internet`,
-    /// IMSIs from 999700000000001.
+    /// Returns options with the lab's values: PLMN 999/70, TAC 1, SST 1, DNN `internet`, IMSIs from
+    /// 999700000000001.
     pub fn lab(core: SocketAddr, scenario: &'static Scenario) -> Self {
         let lab = "the lab's values are well formed";
         let snssai = Snssai { sst: 1, sd: None };

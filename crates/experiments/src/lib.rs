@@ -89,8 +89,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Write the pages that compare the claims of the papers with recorded results, and model large
-    /// machines by them
+    /// Write the pages of claims and of machines with many cores, from recorded results
     Report(report::Args),
 }
 

@@ -190,7 +190,7 @@ impl FrameWriter {
         }
         let length = self.octets.len() - start - LENGTH;
         if length > MOST {
-            tracing::error!(octets = length, "a message for the fabric is too long and was not sent: please report it");
+            tracing::error!(octets = length, "bug: fabric message too long; not sent");
             self.octets.truncate(start);
             return None;
         }

@@ -410,7 +410,7 @@ impl ClientCertVerifier for Peers {
 
 /// The certificate is valid but not for an expected role.
 #[derive(Debug, thiserror::Error)]
-#[error("its certificate is for {has} in cluster {cluster}, and {expected} is expected here: issue one for that role")]
+#[error("the certificate of the peer is for {has} in cluster {cluster}, expected {expected}; issue one for that role")]
 struct WrongRole {
     cluster: Arc<str>,
     has: CertificateRoles,

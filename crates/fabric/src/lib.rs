@@ -73,25 +73,23 @@ pub struct Greeting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GreetingError {
     /// The peer does not use the fabric protocol.
-    #[error(
-        "whoever is there does not speak Vireo's fabric; check cluster.controller, cluster.balancer and cluster.listen"
-    )]
+    #[error("the peer does not use the fabric protocol; check cluster.controller, cluster.balancer and cluster.listen")]
     NotFabric,
     /// The peer uses TLS, and this member does not.
-    #[error("it speaks TLS, and this member without: set cluster.tls here as there, or for no member")]
+    #[error("the peer uses TLS and this member does not; set cluster.tls here as there, or for no member")]
     Tls,
     /// The peer's oldest and newest versions have no overlap with this release's.
-    #[error("it speaks versions {0} to {1} of the fabric, this release {OLDEST} to {VERSION}: upgrade the older first")]
+    #[error(
+        "the peer supports fabric versions {0} to {1}, this release {OLDEST} to {VERSION}; upgrade the older one first"
+    )]
     Version(u16, u16),
     /// The peer's certificate is for another role.
     #[error(
-        "it greets as {0:?}, and its certificate is for something else: issue one for that role (`vireo pki issue`)"
+        "the peer has the role {0:?}, and its certificate is for another role; issue one for its role (`vireo pki issue`)"
     )]
     Certificate(Role),
     /// The peer has another role than this connection expects.
-    #[error(
-        "it has another role than was expected here; check cluster.controller, cluster.balancer and cluster.listen"
-    )]
+    #[error("the peer has an unexpected role; check cluster.controller, cluster.balancer and cluster.listen")]
     Role,
 }
 

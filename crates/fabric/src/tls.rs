@@ -17,7 +17,7 @@ const ADDRESSES: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum TlsPeerError {
     /// The peer does not use TLS.
-    #[error("it speaks without TLS, and this member with it: set cluster.tls there too, or for no member")]
+    #[error("the peer does not use TLS and this member does; set cluster.tls there too, or for no member")]
     Plain,
     /// Error of the TLS library.
     #[error("{}", identity::describe("cluster.tls", .0))]
@@ -136,7 +136,7 @@ impl Security {
     /// Logs that a peer is refused, at a limited rate.
     pub(super) fn refuses(&self, peer: Option<SocketAddr>, why: &FrameError) {
         if peer.is_none_or(|peer| self.is_news(peer.ip(), Instant::now())) {
-            tracing::warn!(?peer, %why, "somebody is not talked to over the fabric");
+            tracing::warn!(?peer, %why, "fabric connection refused");
         }
     }
 

@@ -17,7 +17,7 @@ pub struct Config {
     /// True if user data are sent over NAS: the endpoint has a GTP-U socket, too.
     pub user_data: bool,
     /// Recovery Time Stamp. It is the same in the whole cluster and for the lifetime of its
-    /// sessions, so that no UPF detects a restart (DESIGN decision 1).
+    /// sessions, so that no UPF detects a restart.
     pub recovery_time_stamp: RecoveryTimeStamp,
     /// True if other endpoints may have this Node ID. The sequence number of a request with a key
     /// then derives from the key, so that a UPF recognises repeats from any endpoint.

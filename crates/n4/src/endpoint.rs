@@ -37,6 +37,8 @@ struct N4Output<'a> {
     socket: &'a UdpSocket,
     address: SocketAddr,
     direct: Option<&'a dyn InProcess>,
+    /// True if another endpoint may send a request of this one again, after a takeover.
+    is_shared: bool,
     answers: &'a mut VecDeque<Vec<u8>>,
     outbox: &'a mut DatagramSender,
     events: &'a mut dyn FnMut(Event<'_>),
@@ -46,7 +48,8 @@ impl Sink for N4Output<'_> {
     fn send(&mut self, to: SocketAddr, octets: &[u8]) {
         match self.direct {
             Some(direct) if direct.address() == to => {
-                direct.exchange(self.address, octets, &mut |answer| self.answers.push_back(answer));
+                let (answers, is_shared) = (&mut *self.answers, self.is_shared);
+                direct.exchange(self.address, octets, is_shared, &mut |answer| answers.push_back(answer));
             }
             _ => self.outbox.push(self.socket, to, octets),
         }
@@ -75,10 +78,13 @@ impl Endpoint {
         self.n4.snapshot()
     }
 
-    fn over(socket: UdpSocket, n4: N4, direct: Option<Box<dyn InProcess>>) -> io::Result<Self> {
+    fn over(socket: UdpSocket, mut n4: N4, direct: Option<Box<dyn InProcess>>) -> io::Result<Self> {
         let mut address = socket.local_addr()?;
         if address.ip().is_unspecified() {
             address.set_ip(n4.address());
+        }
+        if let Some(direct) = direct.as_ref().filter(|_| !n4.config.shared) {
+            n4.set_lossless(direct.address());
         }
         let user_data = n4.has_user_data().then(|| UserDataSocket::bind(address.ip())).transpose()?;
         let (inbox, outbox) = (DatagramReceiver::new(), DatagramSender::default());
@@ -239,7 +245,8 @@ impl Endpoint {
     /// Splits the endpoint into the state with its output, and the received datagrams.
     fn split<'a>(&'a mut self, events: &'a mut dyn FnMut(Event<'_>)) -> (EndpointContext<'a>, &'a DatagramReceiver) {
         let Endpoint { socket, address, direct, n4, inbox, outbox, answers, .. } = self;
-        let wire = N4Output { socket, address: *address, direct: direct.as_deref(), answers, outbox, events };
+        let (address, direct, is_shared) = (*address, direct.as_deref(), n4.config.shared);
+        let wire = N4Output { socket, address, direct, is_shared, answers, outbox, events };
         (EndpointContext { n4, wire }, inbox)
     }
 }

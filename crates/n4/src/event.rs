@@ -105,10 +105,12 @@ pub enum SubmitError {
     #[error("no UPF at {0} is configured")]
     UnknownUpf(SocketAddr),
     /// The UPF is down or was never reached.
-    #[error("there is no PFCP association with the UPF at {0}; check that it runs and allows this Node ID")]
+    #[error(
+        "no PFCP association with the UPF at {0}; check that it runs and that its upf.control-planes permits this Node ID"
+    )]
     NoAssociation(SocketAddr),
     /// Too many requests are unanswered.
-    #[error("too many PFCP requests wait for a response; raise n4.outstanding or add UPFs")]
+    #[error("too many PFCP requests wait for a response; add UPFs")]
     Full,
     /// The octets are not a PFCP message.
     #[error("the message to send is no PFCP message: {0}")]

@@ -8,5 +8,8 @@ pub trait InProcess: Debug + Send {
 
     /// Passes a datagram of `from` to the UPF, and its answers to `answer`. Requests that the UPF
     /// itself starts arrive over the network.
-    fn exchange(&self, from: SocketAddr, datagram: &[u8], answer: &mut dyn FnMut(Vec<u8>));
+    ///
+    /// `may_repeat` is false if no endpoint sends a request again that was answered. The UPF need
+    /// not remember its answer then.
+    fn exchange(&self, from: SocketAddr, datagram: &[u8], may_repeat: bool, answer: &mut dyn FnMut(Vec<u8>));
 }

@@ -13,6 +13,8 @@
 //! - A request keeps its sequence number over all repeats, including those of the caller. A second
 //!   [`N4::submit`] of the same key sends nothing while the first is unanswered. If the first was
 //!   answered a short time ago, the second has its number, so that the UPF recognises the repeat.
+//!   The UPF of the same process loses no response: unless the Node ID is shared, its answered
+//!   requests are not remembered.
 //! - If an establishment succeeds after its timeout, the endpoint deletes the session, which the
 //!   control plane does not know.
 //! - Several endpoints may share one Node ID and one Recovery Time Stamp; one of them is active
@@ -106,6 +108,13 @@ impl N4 {
             scratch: Vec::new(),
             config,
         }
+    }
+
+    /// Declares that no response of this UPF is lost, so that the caller submits no request again
+    /// that was answered.
+    fn set_lossless(&mut self, upf: SocketAddr) {
+        let peer = self.peers.iter().position(|peer| peer.address == upf);
+        self.pending.set_lossless(peer.map(|peer| peer as PeerIndex));
     }
 
     /// Returns the counters since the start.

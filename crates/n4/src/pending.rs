@@ -135,6 +135,8 @@ pub(super) struct Pending {
     /// answered numbers. Numbers derive from keys then, and a UPF would take another request for a
     /// repeat.
     answered: Recent<RequestKey, RequestNumber>,
+    /// UPF whose answered requests nobody submits again, so that they are not remembered.
+    lossless: Option<PeerIndex>,
     spares: bool,
     spared: Recent<RequestNumber, ()>,
     /// Numbers of session establishments without response after all repeats. Their responses may
@@ -153,6 +155,7 @@ impl Pending {
             by_number: FxHashMap::default(),
             by_key: FxHashMap::default(),
             answered: Recent::new(limit, memory),
+            lossless: None,
             spares,
             spared: Recent::new(limit, memory),
             timed_out: Recent::new(limit, TIMED_OUT_MEMORY),
@@ -200,6 +203,11 @@ impl Pending {
                 }
             }
         }
+    }
+
+    /// Sets the UPF whose answered requests nobody submits again.
+    pub(super) fn set_lossless(&mut self, peer: Option<PeerIndex>) {
+        self.lossless = peer;
     }
 
     /// Returns the number of unanswered requests.
@@ -278,7 +286,7 @@ impl Pending {
             return None;
         }
         self.free(slot);
-        if let Some(key) = request.key {
+        if let Some(key) = request.key.filter(|_| self.lossless != Some(peer)) {
             self.answered.put(now, RequestKey(key), (peer, sequence));
             if self.spares {
                 self.spared.put(now, (peer, sequence), ());

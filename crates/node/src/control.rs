@@ -104,7 +104,7 @@ pub enum StartError {
     #[error(transparent)]
     Shards(#[from] crate::shards::error::ShardError),
     /// The operating system cannot start a thread.
-    #[error("the system gives no thread: {0}")]
+    #[error("a thread cannot be started: {0}; see the limits on processes and memory")]
     Thread(#[from] std::io::Error),
 }
 

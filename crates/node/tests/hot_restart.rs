@@ -451,7 +451,7 @@ fn hot_restart_with_tls_or_no_path_is_refused() {
     assert!(matches!(refused(secured), HotRestartError::Tls));
     let absent = settings(nowhere, path.path());
     let error = BalancerNode::take_over(absent, Arc::new(Metrics::new())).expect_err("nobody is there");
-    assert!(error.to_string().contains("no balancer hands over at"), "{error}");
+    assert!(error.to_string().contains("no running balancer at"), "{error}");
     let mut unconfigured = settings(nowhere, path.path());
     unconfigured.cluster.handover = None;
     let error = BalancerNode::take_over(unconfigured, Arc::new(Metrics::new())).expect_err("it is not said where");

@@ -58,10 +58,10 @@ pub enum ClientError {
     #[error("the peer does not answer: {0}")]
     Silent(String),
     /// The encoding cannot express the request.
-    #[error("the request cannot be said: {0}")]
+    #[error("the request has no form in this encoding: {0}")]
     NotEncodable(String),
     /// The peer uses another encoding.
-    #[error("the peer is not asked in this encoding (sbi.encoding is the same at all functions): {0}")]
+    #[error("the peer uses another encoding ({0}); set the same sbi.encoding for all network functions")]
     Encoding(String),
     /// The response is invalid.
     #[error("the peer's answer cannot be read: {0}")]

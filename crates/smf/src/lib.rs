@@ -80,7 +80,7 @@ pub enum SmfError {
     #[error(transparent)]
     Api(#[from] ApiError),
     /// The operating system cannot start a thread, or refuses a descriptor.
-    #[error("the system gives no thread: {0}")]
+    #[error("a thread cannot be started: {0}; see the limits on processes and memory")]
     Thread(#[from] io::Error),
     /// The SBI cannot be started.
     #[error(transparent)]
@@ -226,7 +226,7 @@ impl Smf {
             storage_kind,
         }) = found
         {
-            tracing::info!(sessions = left.len(), "the records of SM contexts are there");
+            tracing::info!(sessions = left.len(), "SM context records available");
             left.iter().for_each(|stored| sessions.restore(stored.ltmsi, &stored.session, now));
             takes_over = over;
             match storage_kind {
@@ -475,7 +475,7 @@ impl SmfThread {
                         let sender = self.sender.clone();
                         let done = Box::new(move |result| {
                             if let Err(error) = result {
-                                tracing::warn!(%error, "the AMF does not hear that an SM context has ended");
+                                tracing::warn!(%error, "AMF not informed of an ended SM context");
                             }
                             let _ = sender.queue.send(Input::Notified { seid });
                             sender.ring();
@@ -588,27 +588,27 @@ fn session_event(event: vireo_n4::Event<'_>) -> Option<N4Event> {
         // SBA mode serves no eNBs, and its UEs send nothing over NAS.
         vireo_n4::Event::UserData { .. } => return None,
         vireo_n4::Event::UpfUp { upf, .. } => {
-            tracing::info!(%upf, "a UPF is associated");
+            tracing::info!(%upf, "UPF associated");
             N4Event::Up { upf }
         }
         vireo_n4::Event::SetupFailed { upf, cause, .. } => {
-            tracing::warn!(%upf, ?cause, "no association with a UPF: is it up, and does it allow this Node ID?");
+            tracing::warn!(%upf, ?cause, "no association with a UPF; check its upf.control-planes");
             return None;
         }
         vireo_n4::Event::UpfDown { upf, sessions_kept } => {
-            tracing::warn!(%upf, sessions_kept, "a UPF is down");
+            tracing::warn!(%upf, sessions_kept, "UPF down");
             N4Event::Down { upf, lost: !sessions_kept }
         }
         vireo_n4::Event::UpfRestarted { upf } => {
-            tracing::warn!(%upf, "a UPF has restarted: its sessions are set up anew");
+            tracing::warn!(%upf, "UPF restarted; establishing its sessions again");
             N4Event::Down { upf, lost: true }
         }
         vireo_n4::Event::UpfReleasing { upf, within } => {
-            tracing::warn!(%upf, seconds = within.as_secs(), "a UPF is about to leave");
+            tracing::warn!(%upf, seconds = within.as_secs(), "UPF announces its release");
             return None;
         }
         vireo_n4::Event::GtpuPath { upf, peer, works } => {
-            tracing::warn!(%upf, %peer, works, "the GTP-U path of a UPF to a RAN node");
+            tracing::warn!(%upf, %peer, works, "GTP-U path between UPF and RAN node changed");
             return None;
         }
     })

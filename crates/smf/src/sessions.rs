@@ -434,7 +434,7 @@ impl Sessions {
             if lane.behind.len() < BEHIND {
                 return lane.behind.push_back(task);
             }
-            tracing::warn!("too much waits for an SM context: is the database of records too slow?");
+            tracing::warn!("too many requests wait for an SM context; check the latency of state.database");
             let problem = ProblemDetails::new(503, "NF_CONGESTION", "too much waits for this SM context");
             return self.actions.extend(task.reply.map(|reply| Action::Reply(reply, Reply::problem(&problem))));
         }
@@ -519,7 +519,7 @@ impl Sessions {
             Some(Ok(value)) => DatabaseOperation::Put { known, value },
             None => DatabaseOperation::Remove { expected: known.version },
             Some(Err(error)) => {
-                tracing::error!(%error, "an SM context cannot be stored: please report it");
+                tracing::error!(%error, "bug: SM context does not encode");
                 return self.abandon(ltmsi, task, Some(outcome), now);
             }
         };
@@ -533,7 +533,7 @@ impl Sessions {
         match (running, done) {
             (Running::Loading(task), OperationResult::Loaded(Ok(found))) => self.loaded(ltmsi, task, found, now),
             (Running::Loading(task), OperationResult::Loaded(Err(error))) => {
-                tracing::warn!(%error, "a transaction was not carried out");
+                tracing::warn!(%error, "transaction not executed");
                 self.abandon(ltmsi, task, None, now);
             }
             (Running::Committing(commit), OperationResult::Changed(Ok(_))) => {
@@ -547,12 +547,12 @@ impl Sessions {
                 Running::Committing(commit) | Running::Checking(commit),
                 OperationResult::Changed(Err(error)) | OperationResult::Loaded(Err(error)),
             ) => {
-                tracing::warn!(%error, "a transaction was not committed: it is void");
+                tracing::warn!(%error, "transaction not committed");
                 let Commit { task, outcome, .. } = *commit;
                 self.void(ltmsi, task, outcome, &error, now);
             }
             (Running::Checking(commit), OperationResult::Loaded(Ok(found))) => self.checked(ltmsi, *commit, found, now),
-            (running, done) => tracing::error!(?running, ?done, "an answer to another question: please report it"),
+            (running, done) => tracing::error!(?running, ?done, "bug: response to another request"),
         }
     }
 
@@ -573,7 +573,7 @@ impl Sessions {
             Some((session, known)) if self.carries() => self.fetched(ltmsi, task, session, known, now),
             Some((session, known)) => self.carry_out(ltmsi, task, Some(session), known, now),
             None => {
-                tracing::error!("a record is no SM context of this release: is state.key another program's too?");
+                tracing::error!("record is no SM context of this release; check state.key");
                 self.abandon(ltmsi, task, None, now);
             }
         }

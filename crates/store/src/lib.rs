@@ -26,7 +26,7 @@ use vireo_types::{Instant, Ltmsi};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// The stored version differs from the expected one.
-    #[error("the context was committed by somebody else in the meantime")]
+    #[error("the context has another version: another process has committed it")]
     Conflict,
     /// The state region has no free buffer or no free slot.
     #[error("the state region is full; give it more memory (state.bytes) or room for more UEs (state.ues)")]
@@ -51,8 +51,8 @@ pub struct Stored<'a> {
 
 /// A store of UE contexts.
 ///
-/// A commit is one compare-and-swap (DESIGN decision 3). It succeeds only on the version that was
-/// loaded. No effect is sent before the commit has succeeded.
+/// A commit is one compare-and-swap. It succeeds only on the version that was loaded. No effect is
+/// sent before the commit has succeeded.
 pub trait ContextStore {
     /// Returns the stored context of a UE, or `None` if there is none.
     fn load(&self, ltmsi: Ltmsi) -> Option<Stored<'_>>;

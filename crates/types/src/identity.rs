@@ -140,7 +140,7 @@ pub struct Guami {
     pub region: u8,
     /// AMF Set ID, 10 bits.
     pub set: u16,
-    /// AMF Pointer, 6 bits. Vireo encodes the epoch of its 5G-TMSI key in it (DESIGN decision 7).
+    /// AMF Pointer, 6 bits (`core.amf.pointer`). Towards eNBs each balancer adds its number.
     pub pointer: u8,
 }
 

@@ -3,7 +3,7 @@ use std::fmt;
 
 /// One of the 4,096 parts of the UE population.
 ///
-/// A bucket is mapped to a host and belongs to one slice (DESIGN decision 7).
+/// A bucket is mapped to a host and belongs to one slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "u16")]
 pub struct Bucket(u16);
@@ -32,8 +32,7 @@ impl Bucket {
 
 /// Local Temporary Mobile Subscriber Identity: 28 bits (bucket 12 | number 16).
 ///
-/// It identifies a UE in the cluster from its first message on (seed 1, Algorithm 1; DESIGN
-/// decision 7).
+/// It identifies a UE in the cluster from its first message on (MMLite, Algorithm 1).
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "u32")]
 pub struct Ltmsi(u32);
@@ -150,7 +149,7 @@ pub type SessionIndex = u8;
 
 /// The control plane's F-SEID value (TS 29.244 8.2.37).
 ///
-/// Its 64 bits are LTMSI 28 | session 8 | generation 28 (DESIGN decision 7).
+/// Its 64 bits are LTMSI 28 | session 8 | generation 28.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Seid(pub u64);
 
@@ -189,7 +188,7 @@ impl Seid {
 
 /// GTP-U tunnel endpoint identifier (TS 29.281 5.1).
 ///
-/// A TEID that Vireo chooses is index 24 | generation 8 and never 0 (DESIGN decision 8).
+/// A TEID that Vireo chooses is index 24 | generation 8 and never 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Teid(pub u32);
 

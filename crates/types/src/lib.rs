@@ -1,8 +1,8 @@
 //! Identifiers, limits and times that all crates of Vireo share.
 //!
-//! Plain data: no I/O, no clock, no allocation. Each type names its 3GPP source and its unit.
-//! DESIGN decision 7 defines the bit layout of the identifiers that Vireo assigns itself (the LTMSI
-//! and the identifiers derived from it).
+//! Plain data: no I/O, no clock, no allocation. Each type names its 3GPP source and its unit. This
+//! crate defines the bit layout of the identifiers that Vireo assigns itself (the LTMSI and the
+//! identifiers derived from it).
 #![forbid(unsafe_code)]
 
 mod addresses;

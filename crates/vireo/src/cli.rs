@@ -26,15 +26,15 @@ pub(crate) enum Command {
     /// Run a shard (started by the core only)
     #[command(name = SHARD, hide = true)]
     Shard,
-    /// Run the whole core as one process
+    /// Run the whole core as one process tree
     Run(crate::run::Args),
     /// Run the cluster controller (membership, bucket map, scaling)
     Controller(crate::cluster_roles::Args),
-    /// Run a cluster balancer (terminates N2 and N4, selects hosts)
+    /// Run a cluster balancer (terminates N2, S1 and N4, selects hosts)
     Balancer(crate::cluster_roles::BalancerArgs),
     /// Run a cluster host (stores UE contexts, runs their procedures)
     Host(crate::cluster_roles::Args),
-    /// Show cluster members, or drain a host
+    /// Show cluster members; drain or cordon a host
     Cluster(crate::cluster_command::Args),
     /// Run an AMF that uses a separate SMF over the SBI
     Amf(crate::sba_roles::AmfArgs),
@@ -42,13 +42,13 @@ pub(crate) enum Command {
     Smf(crate::sba_roles::Args),
     /// Run a UPF for any control plane that speaks PFCP
     Upf(crate::upf::Args),
-    /// Measure this machine
+    /// Measure control plane and user plane on this machine
     Bench(optional::bench::Args),
     /// Run core, RAN and data network in namespaces and check every UE
     Demo(optional::demo::Args),
     /// Check, show or explain configurations
     Config(crate::config::Args),
-    /// Repeat an experiment of a paper and write its results
+    /// Run an experiment of a paper and write its results
     Experiment(optional::experiment::Args),
     /// Plan the number of user-plane modules for traffic and device density
     Plan(optional::plan::Args),
@@ -56,13 +56,13 @@ pub(crate) enum Command {
     Simulate(crate::simulate::Args),
     /// Create certificates for cluster and SBA processes
     Pki(crate::pki::Args),
-    /// Run gNBs and UEs against any 5G core
+    /// Run gNBs or eNBs, and UEs, against any core
     Emulate(Box<crate::emulate::Args>),
-    /// Load, echo or attack any UPF: N3 generator, N6 responder, PFCP mutator
+    /// Test any UPF (generate packets on N3, respond on N6, send mutated PFCP)
     Traffic(crate::traffic::Args),
     /// Run a TCP proxy that delays both directions by a fixed time
     Distance(crate::delay_proxy::Args),
-    /// Show gNBs, UEs and sessions of a running core
+    /// Show RAN nodes, UEs and sessions of a running core
     Status(crate::status::Args),
     /// Show the load of a running core (latency objectives, NFs, workers)
     Top(crate::top::Args),
@@ -70,9 +70,9 @@ pub(crate) enum Command {
     Slice(crate::slice::Args),
     /// Create, list and revoke named tokens of the management API
     Token(crate::token::Args),
-    /// Add, import, export, list and remove subscribers
+    /// Add, import, export, list, suspend and remove subscribers
     Subscriber(crate::subscriber::Args),
-    /// Write subscribers and configuration to a directory or a tar file
+    /// Back up subscribers and configuration to a directory or a tar file
     Backup(crate::backup::BackupArgs),
     /// Restore subscribers, and a missing configuration, from a backup
     Restore(crate::backup::RestoreArgs),

@@ -46,8 +46,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match args.command {
         Command::Status => {
             let body = api.fetch("/status?limit=0")?;
-            let status: Status = serde_json::from_str(&body)
-                .map_err(|e| Failure(format!("{api} does not answer like this version of vireo ({e})")))?;
+            let status: Status = serde_json::from_str(&body).map_err(|e| {
+                Failure(format!("{api}: unexpected answer ({e}); use a vireo of the release of the core"))
+            })?;
             print!("{}", render(&status));
             Ok(())
         }

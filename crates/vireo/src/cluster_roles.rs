@@ -69,7 +69,7 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
         true => BalancerNode::take_over(settings, metrics)?,
         false => BalancerNode::start(settings, metrics)?,
     };
-    tracing::info!(take_over, sctp = node.driver(), api = ?node.api(), hosts, "the balancer is up, and waits for its hosts");
+    tracing::info!(take_over, sctp = node.driver(), api = ?node.api(), hosts, "balancer started; waiting for hosts");
     let has_failed = || node.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
     let progress = || {
         let upf = upf.as_ref().map(|upf| upf.progress());
@@ -126,7 +126,7 @@ pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
     let Config { slices, cluster, api, .. } = config;
     let settings = ControllerConfig { slices, name, cluster, api, management };
     let node = ControllerNode::start(&settings, Arc::new(Metrics::new()))?;
-    tracing::info!(api = ?node.api(), "the controller is up");
+    tracing::info!(api = ?node.api(), "controller started");
     // Only the log level is reloadable here.
     let reload = || reloader.read().is_some();
     let meaning = "the controller stops: nothing else does";
@@ -157,7 +157,7 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     manage(&mut settings.management, &reloader, &signals);
     let slices = settings.management.slices.clone();
     let node = HostNode::start(settings, store, Arc::new(Metrics::new()))?;
-    tracing::info!(host = node.number(), api = ?node.api(), "the host is up");
+    tracing::info!(host = node.number(), api = ?node.api(), "host started");
     let reload = || {
         let Some(config) = reloader.read() else { return false };
         let reload = reload::reloadable(&config);
@@ -170,7 +170,7 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     let ended = runtime.block_on(signals.unless(meaning, health, reload));
     let failed = ended && !node.has_left();
     node.stop()?;
-    if failed { Err(Failure("the host is in its cluster no longer; see the log".into())) } else { Ok(()) }
+    if failed { Err(Failure("the host was removed from its cluster; see the log".into())) } else { Ok(()) }
 }
 
 /// Opens the subscriber database. If several hosts start without one, one host creates it, and the

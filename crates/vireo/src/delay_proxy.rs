@@ -39,7 +39,7 @@ pub(crate) struct Args {
 /// Runs the proxy until the listener fails.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let listener = TcpListener::bind(args.listen)
-        .map_err(|error| Failure(format!("nobody can listen at {}: {error}; name another --listen", args.listen)))?;
+        .map_err(|error| Failure(format!("cannot listen at {}: {error}; give another --listen", args.listen)))?;
     let way = DelayLine { to: args.to, delay: args.delay, jitter: args.jitter };
     eprintln!("{} is {:?} away at {}", args.to, args.delay, listener.local_addr()?);
     Err(serve(&listener, way).into())

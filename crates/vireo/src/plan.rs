@@ -119,7 +119,7 @@ fn share(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let time = args.time()?;
     if time.total() <= 0.0 {
-        return Err(Failure("a packet cannot take no time at all: give --tn and --tc as they were measured".into()));
+        return Err(Failure("the times of a packet are all 0; give measured values with --tn and --tc".into()));
     }
     let module = Module::new(time, args.cores, args.devices, args.utilisation);
     let demand = Demand { markets: args.markets.clone(), densities: args.densities.clone(), area: args.area };

@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     manage(&mut control.management, &reloader, &signals);
     let slices = control.management.slices.clone();
     let control = Control::start(control, store, metrics)?;
-    tracing::info!(sctp = control.driver(), api = ?control.api(), "the core is up");
+    tracing::info!(sctp = control.driver(), api = ?control.api(), "core started");
     let has_failed = || control.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
     let progress = || {
         let upf = upf.as_ref().map(|upf| upf.progress());

@@ -64,7 +64,7 @@ pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
     manage(&mut control.management, &reloader, &signals);
     let slices = control.management.slices.clone();
     let control = Control::start(control, store, metrics)?;
-    tracing::info!(sctp = control.driver(), api = ?control.api(), sbi = %sbi.own_amf(), smf = %sbi.smf, "the AMF is up");
+    tracing::info!(sctp = control.driver(), api = ?control.api(), sbi = %sbi.own_amf(), smf = %sbi.smf, "AMF started");
     let reload = || {
         let Some(config) = reloader.read() else { return false };
         let reload = reload::reloadable(&config);
@@ -98,7 +98,7 @@ pub(crate) fn smf(args: &Args) -> Result<(), Failure> {
     let settings =
         SmfConfig { core: config.core, n4: config.n4, sbi: config.sbi, state: config.state, api: config.api };
     let smf = Smf::start(settings, store, Arc::new(Metrics::new()))?;
-    tracing::info!(sbi = %smf.address(), api = ?smf.api(), "the SMF is up");
+    tracing::info!(sbi = %smf.address(), api = ?smf.api(), "SMF started");
     let reload = || {
         let Some(config) = reloader.read() else { return false };
         smf.reload(reload::reloadable(&config));

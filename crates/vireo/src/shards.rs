@@ -41,7 +41,7 @@ pub(crate) fn run(path: Option<&Path>, mut config: Config, source: Source) -> Re
     manage(&mut settings.management, &reloader, &signals);
     let slices = settings.management.slices.clone();
     let core = ShardedCore::start(settings, shards, metrics)?;
-    tracing::info!(sctp = core.driver(), api = ?core.api(), shards = count, "the core is up");
+    tracing::info!(sctp = core.driver(), api = ?core.api(), shards = count, "core started");
     let has_failed = || core.has_failed() || upf.as_ref().is_some_and(|upf| upf.has_failed());
     let progress = || {
         let upf = upf.as_ref().map(|upf| upf.progress());
@@ -97,7 +97,7 @@ fn serve(member: &mut ShardMember, kept: &privileges::RetainedPrivileges) -> Res
     // After all threads and files exist that are needed from the start.
     privileges::confine(privileges::Profile::Shard);
     let number = member.number();
-    tracing::info!(shard = number, host = shard.host(), "the shard is up");
+    tracing::info!(shard = number, host = shard.host(), "shard started");
     let reload = |config: &ConfigText| {
         // The parent has parsed and logged it.
         let config = parse(config).inspect_err(|error| tracing::error!("the configuration is wrong: {error}")).ok()?;
@@ -108,5 +108,5 @@ fn serve(member: &mut ShardMember, kept: &privileges::RetainedPrivileges) -> Res
         Some(reload::reloadable(&config))
     };
     member.serve(&shard, reload)?;
-    Err(Failure("the shard is in its cluster no longer; see the log".into()))
+    Err(Failure("the shard was removed from its cluster; see the log".into()))
 }

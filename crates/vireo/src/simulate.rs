@@ -202,22 +202,24 @@ fn faults((first, last): (u64, u64), setup: campaign::Setup) -> Result<(), Failu
             outcome.story.iter().for_each(|(at_us, what)| println!("{:9.3} s  {what}", *at_us as f64 / 1e6));
         }
         if let Some((at_us, what)) = outcome.violation {
-            println!("seed {seed}, at {:.3} s: {what}; again by: {}", at_us as f64 / 1e6, again(seed));
+            println!("seed {seed}, at {:.3} s: {what}; repeat: {}", at_us as f64 / 1e6, again(seed));
             broken.push(seed);
         }
     }
     let campaign::Campaign { procedures, faults, failures, taken_over, migrated, rebalances, .. } = sum;
     let ((committed, refused), moves) = (sum.proposals, sum.moves);
     println!(
-        "{worlds} worlds: {procedures} procedures, {faults} faults, {failures} hosts taken for dead, {taken_over} UEs taken over, \
-         {migrated} handed over, {moves} handovers between 4G and 5G, {rebalances} changes of weights, \
+        "{worlds} seeds: {procedures} procedures, {faults} faults, {failures} hosts declared dead, {taken_over} UEs taken over, \
+         {migrated} UEs migrated, {moves} handovers between 4G and 5G, {rebalances} changes of weights, \
          {committed} proposals committed and {refused} refused, \
-         {} worlds broken",
+         {} seeds with a violation",
         broken.len()
     );
     match broken.first() {
         None => Ok(()),
-        Some(seed) => Err(Failure(format!("{} worlds are broken; the first again: {}", broken.len(), again(*seed)))),
+        Some(seed) => {
+            Err(Failure(format!("{} seeds violate an invariant; repeat the first: {}", broken.len(), again(*seed))))
+        }
     }
 }
 

@@ -131,12 +131,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::List => list(args, &api),
         Command::Move(order) => {
             if order.count.is_some() && !matches!(order.users, UserSelector::Slice(_)) {
-                return Err(Failure("--count says how many users of a slice: name a slice, or leave it out".into()));
+                return Err(Failure("--count limits the users of a slice: give a slice, or remove --count".into()));
             }
             let (moved, to) = match (&order.to_upf, &order.to) {
                 (Some(upf), _) => (relocate::relocate(&api, &order.users, order.count, upf)?, upf),
                 (None, Some(slice)) => (move_to_slice(&api, order, slice)?, slice),
-                (None, None) => return Err(Failure("say where to: --to SLICE or --to-upf UPF".into())),
+                (None, None) => return Err(Failure("give --to SLICE or --to-upf UPF".into())),
             };
             match args.json {
                 true => println!("{}", serde_json::to_string(&moved)?),

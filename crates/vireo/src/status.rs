@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     let mut status: Status = serde_json::from_str(&body)
-        .map_err(|e| Failure(format!("{api} does not answer like this version of vireo ({e})")))?;
+        .map_err(|e| Failure(format!("{api}: unexpected answer ({e}); use a vireo of the release of the core")))?;
     if !args.nfs {
         status.workers.clear();
     }

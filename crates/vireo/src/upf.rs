@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     upf.publish(&metrics);
     let source = Arc::new(StandaloneStatus::new(Arc::clone(&upf)));
     let api = api::Server::start(&config.api, source, metrics)?;
-    tracing::info!(n4 = %upf.n4(), api = ?api.as_ref().and_then(api::Server::address), "the UPF is up");
+    tracing::info!(n4 = %upf.n4(), api = ?api.as_ref().and_then(api::Server::address), "UPF started");
     let reload = || {
         let Some(mut config) = reloader.read() else { return false };
         config.protect_named_servers();

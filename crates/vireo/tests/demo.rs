@@ -661,10 +661,10 @@ fn sba_process_with_bad_certificate_fails() {
     assert!(!output.status.success() && text.contains("sbi.tls.certificate: "), "{text}");
 }
 
-/// 4n database messages for a chain of n network functions (seed 3). At the SMF, n = 1: a read and
-/// a write for each transaction. The creation of an SM context has nothing to read, and its end
-/// removes the record. The AMF treats the SMF's first transfer of a session as its answer and has
-/// no transaction for one.
+/// 4n database messages for a chain of n network functions (stateless paper). At the SMF, n = 1: a
+/// read and a write for each transaction. The creation of an SM context has nothing to read, and
+/// its end removes the record. The AMF treats the SMF's first transfer of a session as its answer
+/// and has no transaction for one.
 #[test]
 fn smf_transaction_is_one_read_and_one_write() {
     let Some(report) = report_of(30, &["--chain", "sba", "--state", "redis", "--implied"]) else { return };
@@ -772,7 +772,7 @@ fn killed_upf_with_smf_scope_fails_no_ue() {
     let options = ["--chain", "sba", "--state", "redis", "--scope", "all", "--kill", "upf"];
     let Some(report) = report_of(20, &options) else { return };
     assert_eq!(report["lost"], 0, "{report}");
-    // n-1 writes are saved (seed 3, section 3): the SMF writes the state of AMF and UPF.
+    // n-1 writes are saved (stateless paper, section 3): the SMF writes the state of AMF and UPF.
     let count = |name: &str| report["state_operations"][name].as_u64().unwrap_or(0);
     assert!(count("create-sm-context.write") >= 20, "{report}");
     // Except if another event of the UE arrives before the SMF has answered.

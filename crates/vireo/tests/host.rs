@@ -229,6 +229,6 @@ fn rejected_ues_return_and_are_served() {
     ];
     let demo = demo(&["--ues", "300", "--rate", "10000"], &configuration, |_| {});
     if check(&demo, 300).is_some() {
-        assert!(demo.core.contains("what is turned away has changed"), "nobody was turned away: {}", demo.text);
+        assert!(demo.core.contains("overload level changed"), "nobody was turned away: {}", demo.text);
     }
 }

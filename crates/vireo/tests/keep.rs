@@ -227,7 +227,7 @@ fn check_continuation(world: &World, calls: bool, idle: Duration) {
     let log = world.log();
     assert!(log.contains(&format!("contexts of the last run resumed ues={UES} sessions={UES}")), "{log}");
     let deadline = Instant::now() + WITHIN;
-    while !world.log().contains("sessions of kept contexts are set up again") {
+    while !world.log().contains("sessions of kept contexts established again") {
         assert!(Instant::now() < deadline, "{}", world.log());
         sleep(Duration::from_millis(20));
     }

@@ -181,6 +181,6 @@ fn journal_gets_priorities() {
     core.wait();
     assert_eq!(core.end().code(), Some(0));
     let lines: Vec<_> = BufReader::new(reader).lines().map_while(Result::ok).collect();
-    assert!(lines.iter().any(|line| line.starts_with("<6> INFO vireo::run: the core is up")), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.starts_with("<6> INFO vireo::run: core started")), "{lines:#?}");
     assert!(lines.iter().all(|line| line.starts_with('<')), "{lines:#?}");
 }

@@ -2,8 +2,8 @@
 //!
 //! `core::placement::host` decides ([`super::machine_io`] drives it). The effects of a commit are
 //! sent in commit order, when the required replicas acknowledge the copy. If one replica is
-//! required, it is the first in takeover order. At the end of a procedure all replicas are required
-//! (DESIGN decision 5).
+//! required, it is the first in takeover order. At the end of a procedure all replicas are
+//! required.
 
 mod member;
 
@@ -181,7 +181,7 @@ impl Host {
         let epoch = map.buckets.epoch();
         let (Some(machine), true) = (&self.machine, self.cluster.is_some()) else { return };
         if !machine.is_next(map) {
-            return tracing::error!(epoch, "a map that is not the next was refused");
+            return tracing::error!(epoch, "cluster map refused: its epoch is not the next one");
         }
         let owner = machine.owner();
         let begins = owner.is_some_and(|owner| owner.map().is_none());
@@ -198,7 +198,7 @@ impl Host {
             buckets = (0..Bucket::COUNT).filter(own).count(),
             coming = owner.incoming().len(),
             leaving = owner.outgoing_count(),
-            "a new epoch"
+            "cluster map adopted"
         );
     }
 }

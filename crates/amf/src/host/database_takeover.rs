@@ -70,7 +70,7 @@ impl Host {
             }
         });
         if let Err(error) = thread {
-            tracing::error!(%error, "the UEs of another host are not loaded: start this one anew");
+            tracing::error!(%error, "UEs of another host not loaded; restart this host");
         }
     }
 
@@ -113,7 +113,7 @@ impl Host {
         self.release_waiting();
         if count > 0 {
             self.statistics.step_metrics.metrics.messages(Flow::Promoted, count as u64);
-            tracing::warn!(ues = count, took = ?began.elapsed(), "UEs of a host that is gone were taken over");
+            tracing::warn!(ues = count, took = ?began.elapsed(), "UEs of a dead host taken over");
         }
     }
 
@@ -124,7 +124,7 @@ impl Host {
         let (mut slot, mut ltmsi) = (None, Ltmsi::default());
         if !context.is_empty() {
             let Ok(ue) = context::decode(&context) else {
-                return tracing::error!(id, "a stored context does not decode: the UE is lost; please report it");
+                return tracing::error!(id, "bug: stored context does not decode; UE lost");
             };
             let octets = DatabaseRef { id, base: self.events.sequence, ..DatabaseRef::default() }.octets();
             ltmsi = ue.ltmsi;
@@ -140,7 +140,7 @@ impl Host {
                     let was_sent = newest.since(at) > REEXECUTION_WINDOW;
                     self.do_stored_again(slot, outbox, (n == last, was_sent));
                 }
-                None => tracing::error!(id, "what a record wants done does not decode: please report it"),
+                None => tracing::error!(id, "bug: outbox of a record does not decode"),
             }
         }
         for PendingSmfRequest { key, number, request, sm_context } in recovery.requests {
@@ -228,7 +228,7 @@ fn claim(
         match claim_of(&mut claim, region, buckets) {
             Ok(()) => return Some(claim.claimed),
             Err(error) if !std::mem::replace(&mut is_logged, true) => {
-                tracing::warn!(%error, "the UEs of another host wait for the database of contexts");
+                tracing::warn!(%error, "takeover waits for the database of contexts");
             }
             Err(_) => {}
         }

@@ -1,7 +1,7 @@
 //! Egress: executes the effects of commits, once each.
 //!
 //! Effects are sent in commit order. The commit record is then marked as sent, so its effects are
-//! not executed again, whoever offers the record (DESIGN decision 4).
+//! not executed again, also if another process offers the record.
 
 mod commit_order;
 mod effect_route;
@@ -89,7 +89,7 @@ impl Host {
             .collect();
         early.sort_unstable_by_key(|(place, _)| *place);
         for ((slot, version), buffer) in early {
-            tracing::error!(slot = slot.number(), version, "a record has not left before the next: please report it");
+            tracing::error!(slot = slot.number(), version, "bug: effects of a commit not sent before the next commit");
             *self.ues.order.last(slot) = version.wrapping_sub(1);
             self.emit(buffer);
         }
@@ -106,7 +106,9 @@ impl Host {
         let whole = self.emits_contexts();
         if self.ues.region.read_record(buffer, &mut snapshot, whole) && !snapshot.sent {
             match (Outbox::decode(&snapshot.outbox), self.ues.region.place_of_buffer(buffer)) {
-                (Some(_), Some((slot, _))) if self.ues.region.is_guest(slot) => self.propose(slot, buffer, &snapshot),
+                (Some(outbox), Some((slot, _))) if self.ues.region.is_guest(slot) => {
+                    self.propose(slot, buffer, &outbox, &snapshot);
+                }
                 (Some(_), Some((slot, version))) if !self.ues.order.is_next(slot, version) => {
                     // A record that waits for replicas was offered before.
                     if !self.cluster.as_ref().is_some_and(|cluster| cluster.awaits(buffer)) {
@@ -164,7 +166,7 @@ impl Host {
         match tombstone {
             Some(buffer) if there && now.buffer() == Some(buffer) => match self.ues.own.remove(slot, &now) {
                 Ok(()) => *self.ues.order.last(slot) = next_version(now.version()),
-                Err(error) => tracing::error!(%error, "a context that was to go is still there"),
+                Err(error) => tracing::error!(%error, "bug: context not removed"),
             },
             Some(_) => {}
             None => {
@@ -273,7 +275,7 @@ impl Host {
             self.nodes.on_connected(slot, input);
         }
         if self.ues.region.ltmsi_of(slot) != Some(ltmsi) && !self.ues.region.rename(slot, ltmsi) {
-            tracing::error!(%ltmsi, "a UE does not get its new number: please report it");
+            tracing::error!(%ltmsi, "bug: UE not renumbered");
         }
         for old in settled {
             self.ues.region.drop_alias(slot, old);
@@ -353,7 +355,7 @@ impl Host {
     ) {
         match &self.smf {
             Some(smf) => smf.send_request((ltmsi, key), number, request, with),
-            None => tracing::error!(%ltmsi, "a step asks an SMF, and there is none: please report it"),
+            None => tracing::error!(%ltmsi, "bug: step requests an SMF without SBA mode"),
         }
     }
 
@@ -394,9 +396,9 @@ impl Host {
             Ok(()) => {}
             Err(InsertError::InUse(_)) => {
                 // The second UE with the same 5G-TMSI is not found by it and identifies itself.
-                tracing::debug!(?key, "an identifier is another UE's");
+                tracing::debug!(?key, "identifier belongs to another UE");
             }
-            Err(error) => tracing::error!(%error, ?key, "an identifier does not lead to its UE"),
+            Err(error) => tracing::error!(%error, ?key, "identifier has no index entry"),
         }
     }
 }

@@ -16,10 +16,10 @@ pub enum HostError {
     #[error(transparent)]
     Join(#[from] JoinError),
     /// The configuration of the workers is too long to be published.
-    #[error("the workers cannot be told the configuration: {0}; make it shorter")]
+    #[error("the configuration is too long for worker processes: {0}; shorten it")]
     Instructions(#[from] WorkerConfigError),
     /// The supervisor does not start.
-    #[error("the worker processes cannot be watched: {0}")]
+    #[error("the supervisor of worker processes does not start: {0}")]
     Supervisor(std::io::Error),
     /// The slices need more worker processes than a host can have.
     #[error("the slices need more worker processes than a host has: raise pools.nfs-per-worker or lower pools.idle")]

@@ -70,7 +70,7 @@ impl Host {
         let broken: Vec<Slot> = slots.filter(|slot| self.ues.region.is_broken(*slot)).collect();
         if !broken.is_empty() {
             self.statistics.step_metrics.metrics.faults(Fault::StateRegion, broken.len() as u64);
-            tracing::error!(count = broken.len(), "UEs are lost: their records cannot be read");
+            tracing::error!(count = broken.len(), "UEs lost: records damaged");
             self.evict(&broken);
             self.replace_all(clock(), broken.len() as u64);
         }
@@ -106,7 +106,7 @@ impl Host {
         if self.workers.instructions.octets().is_ok_and(|own| own != octets)
             && let Err(error) = self.workers.instructions.publish(&self.ues.region)
         {
-            tracing::error!(%error, "instructions of workers are damaged and cannot be written again");
+            tracing::error!(%error, "worker configuration in the state region damaged and not rewritten");
         }
         self.post_nodes();
         self.publish_own_buckets();

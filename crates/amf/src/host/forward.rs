@@ -61,10 +61,7 @@ impl Host {
         };
         match self.nodes.target(assoc, (&view, pdu), &self.config, self.current.arrived) {
             MessageTarget::Repeat => {
-                tracing::debug!(
-                    assoc = assoc.0,
-                    "a message came before by an association that is gone, and is passed over"
-                );
+                tracing::debug!(assoc = assoc.0, "repeat of a message of a lost association dropped");
                 self.done();
             }
             MessageTarget::Connected { node, amf_id } => match self.ues.region.slot_of(amf_id.ltmsi()) {

@@ -40,8 +40,7 @@ impl Host {
         (self.current.arrived, self.current.input) = (clock(), 0);
         let begin = worker.now();
         for _ in 0..steps {
-            // Without copies of its records a host does not run ahead of its replicas.
-            if self.awaits_too_many() || self.egress.len() >= UNSENT || !worker.run_once() {
+            if !self.may_run_steps() || !worker.run_once() {
                 break;
             }
             busy = true;
@@ -57,6 +56,17 @@ impl Host {
         busy
     }
 
+    /// Without copies of its records a host does not run ahead of its replicas.
+    fn may_run_steps(&self) -> bool {
+        !self.awaits_too_many() && self.egress.len() < UNSENT
+    }
+
+    /// Returns true if steps wait that this thread may run: deadlines, and answers to proposals,
+    /// begin steps after the others have run.
+    pub(super) fn has_runnable_steps(&self) -> bool {
+        self.workers.inline.as_ref().is_some_and(|worker| worker.has_work()) && self.may_run_steps()
+    }
+
     /// Returns true if the commands of further inputs find room. Worker processes wait by
     /// themselves.
     pub(super) fn has_room_for_commands(&self) -> bool {
@@ -69,11 +79,12 @@ impl Host {
         let (Some(StepRecord { outbox, deadline }), Some((slot, version))) = (record, place) else {
             return self.emit(buffer);
         };
-        if self.ues.region.is_guest(slot) || !self.ues.order.is_next(slot, version) {
+        let is_guest = self.ues.region.is_guest(slot);
+        if !is_guest && !self.ues.order.is_next(slot, version) {
             return self.emit(buffer);
         }
         let mut snapshot = std::mem::take(&mut self.ues.snapshot);
-        let is_read = match self.emits_contexts() {
+        let is_read = match is_guest || self.emits_contexts() {
             true => self.ues.region.read_record(buffer, &mut snapshot, true),
             false => {
                 snapshot.context.clear();
@@ -81,8 +92,10 @@ impl Host {
                 true
             }
         };
-        if is_read {
-            self.enter_record((slot, version), buffer, outbox, &snapshot, None);
+        match (is_read, is_guest) {
+            (true, true) => self.propose(slot, buffer, &outbox, &snapshot),
+            (true, false) => self.enter_record((slot, version), buffer, outbox, &snapshot, None),
+            (false, _) => {}
         }
         self.ues.snapshot = snapshot;
         if !is_read {
@@ -97,6 +110,7 @@ impl LocalHost for Host {
     }
 
     fn sleep(&mut self) -> Option<Duration> {
+        self.announce_awaited_answers();
         let has_news = self.has_news();
         (self.inputs.sleep() && !has_news && self.events.waiting.is_empty()).then(|| self.time_to_wait())
     }

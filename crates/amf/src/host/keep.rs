@@ -46,7 +46,7 @@ impl Host {
         let Tally { resumed, sessions, older, unreadable, void } = tally;
         let damaged = opened.damaged + unreadable;
         if let Some(reason) = opened.dropped {
-            tracing::warn!(reason, "kept contexts dropped: their UEs register anew");
+            tracing::warn!(reason, "kept contexts dropped; their UEs register again");
         }
         if older + opened.unfinished + damaged + opened.other_key + void > 0 {
             let (unfinished, other_key) = (older + opened.unfinished, opened.other_key);
@@ -55,7 +55,7 @@ impl Host {
                 damaged,
                 other_key,
                 unregistered = void,
-                "kept contexts dropped: their UEs register anew"
+                "kept contexts dropped; their UEs register again"
             );
         }
         if resumed > 0 {

@@ -52,14 +52,14 @@ impl Host {
         let EnteredUes { taken_over, received, handed_off } = std::mem::take(&mut cluster.entered);
         if taken_over > 0 {
             self.statistics.step_metrics.metrics.messages(Flow::Promoted, taken_over as u64);
-            tracing::warn!(ues = taken_over, took = ?began.elapsed(), "UEs of a dead host were taken over");
+            tracing::warn!(ues = taken_over, took = ?began.elapsed(), "UEs of dead hosts taken over");
         }
         if received > 0 {
             self.statistics.step_metrics.metrics.messages(Flow::TakenOn, received as u64);
-            tracing::info!(ues = received, took = ?began.elapsed(), "UEs of other hosts are this one's now");
+            tracing::info!(ues = received, took = ?began.elapsed(), "UEs migrated to this host");
         }
         if handed_off > 0 {
-            tracing::info!(ues = handed_off, took = ?began.elapsed(), "UEs were handed over");
+            tracing::info!(ues = handed_off, took = ?began.elapsed(), "UEs migrated to other hosts");
         }
     }
 
@@ -249,7 +249,7 @@ impl HostIo for Io<'_> {
         if !self.host.ues.region.read(slot, &mut record) {
             return None;
         }
-        let ltmsi = Outbox::decode(&record.outbox).map(|outbox| outbox.ltmsi);
+        let ltmsi = Outbox::stored_ltmsi(&record.outbox);
         let ltmsi = ltmsi.or_else(|| self.host.ues.region.ltmsi_of(slot))?;
         let is_passed = record.sent || self.host.ues.order.last_of(slot) == record.version();
         Some(StoredUe { ltmsi, context: record.context, outbox: record.outbox, is_passed })
@@ -312,11 +312,11 @@ impl HostIo for Io<'_> {
         self.host.inputs.tick();
         if self.host.ues.region.slot_of(ltmsi).is_some() {
             // Inserting the UE would displace the other one.
-            tracing::error!(%ltmsi, "a UE was not taken over: another one here has its number; please report it");
+            tracing::error!(%ltmsi, "bug: UE not taken over, its number is in use");
             return None;
         }
         let Ok(slot) = self.host.ues.own.insert(ltmsi) else {
-            tracing::error!(%ltmsi, "a UE was not taken over: the state region is full (state.ues)");
+            tracing::error!(%ltmsi, "UE not taken over: state region full; raise state.ues");
             return None;
         };
         self.host.used(slot);
@@ -339,7 +339,7 @@ impl HostIo for Io<'_> {
         let committed = match self.host.ues.own.commit(slot, &seen, &record) {
             Ok(committed) => committed,
             Err(error) => {
-                tracing::error!(%error, %ltmsi, "a UE was not taken over");
+                tracing::error!(%error, %ltmsi, "UE not taken over");
                 return None;
             }
         };
@@ -367,11 +367,11 @@ impl HostIo for Io<'_> {
         }
         match context::decode(&record.context) {
             Ok(ue) => self.host.leave_tables(slot, &ue),
-            Err(error) => tracing::error!(%error, "a stored context does not decode: please report it"),
+            Err(error) => tracing::error!(%error, "bug: stored context does not decode"),
         }
         match self.host.ues.own.remove(slot, &record) {
             Ok(()) => *self.host.ues.order.last(slot) = next_version(record.version()),
-            Err(error) => tracing::error!(%error, "a UE that is another host's is still here"),
+            Err(error) => tracing::error!(%error, "bug: UE of another host not removed"),
         }
         if let Some(cluster) = self.host.cluster.as_mut() {
             cluster.entered.handed_off += 1;
@@ -398,7 +398,7 @@ impl HostIo for Io<'_> {
 
     fn free_lent(&mut self, is_in_use: &dyn Fn(AddressNumber) -> bool) {
         let freed = self.host.ues.ids.returned_but(is_in_use);
-        tracing::info!(freed, "addresses that no host uses any more were freed");
+        tracing::info!(freed, "unused addresses freed by the address audit");
     }
 
     fn bind_subscriber(&mut self, slot: Slot, supi: Supi) {
@@ -486,7 +486,7 @@ impl HostIo for Io<'_> {
     }
 
     fn on_invalid_entry(&mut self, ltmsi: Ltmsi) {
-        tracing::error!(%ltmsi, "the copy of a UE does not decode: the UE is lost; please report it");
+        tracing::error!(%ltmsi, "bug: replica entry does not decode; UE lost");
     }
 
     fn send(&mut self, output: ClusterOutput) {

@@ -4,7 +4,7 @@
 //! Steps run in worker processes (`crate::worker`) over UE contexts in shared memory, the state
 //! region. This thread has three tasks:
 //!
-//! - forwarder: Algorithm 2 of seed 1 (MMLite);
+//! - forwarder: Algorithm 2 of MMLite;
 //! - egress: execution of committed effects;
 //! - state that belongs to no single UE: RAN nodes, timers, the directory of identifiers.
 //!
@@ -298,6 +298,7 @@ impl Host {
                 self.statistics.evicted_claims.update(machine.claims_mut(), &self.statistics.step_metrics.metrics, now);
             }
         }
+        busy |= self.has_runnable_steps();
         if !self.keep_contexts(!busy, now) && !busy { HostTurn::Idle } else { HostTurn::Busy }
     }
 
@@ -325,6 +326,7 @@ impl Host {
 
     /// Waits for an input, a worker or the next deadline.
     fn sleep(&mut self) {
+        self.announce_awaited_answers();
         let (blocked, wait) = (self.has_backlog(), self.time_to_wait());
         let is_waiting = !self.events.waiting.is_empty();
         let (inputs, rings) = (&self.inputs, &self.workers.rings);

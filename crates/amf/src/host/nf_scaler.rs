@@ -1,4 +1,4 @@
-//! NF scaler: number and states of the NFs of a host (seed 1).
+//! NF scaler: number and states of the NFs of a host (MMLite).
 //!
 //! It puts idle NFs into pools that miss their objectives, retires NFs that are not needed, keeps
 //! idle NFs ready, and replaces workers that died. [`vireo_ops::supervisor`] watches the processes
@@ -92,7 +92,7 @@ impl Host {
     pub(super) fn on_worker_event(&mut self, event: WorkerEvent) {
         match event {
             WorkerEvent::Up { worker, pid, took } => {
-                tracing::debug!(worker, pid, ?took, "a worker is ready");
+                tracing::debug!(worker, pid, ?took, "worker ready");
                 self.arrived(worker, pid);
             }
             WorkerEvent::Down { worker, pid, dead, why, noticed } => {
@@ -111,7 +111,7 @@ impl Host {
                 let took = began.elapsed();
                 self.workers.scaler.stopping.take_if(|stopping| *stopping == worker);
                 if why == ExitCause::Retired {
-                    tracing::info!(worker, pid, "a worker is switched off: its NFs were not needed");
+                    tracing::info!(worker, pid, "idle worker stopped");
                 } else {
                     tracing::warn!(
                         worker,
@@ -119,12 +119,12 @@ impl Host {
                         ?why,
                         ?noticed,
                         ?took,
-                        "a worker is gone: others have taken its UEs over"
+                        "worker ended; other workers have taken over its UEs"
                     );
                 }
             }
             WorkerEvent::Failed { worker, error } => {
-                tracing::error!(worker, %error, "a worker does not start");
+                tracing::error!(worker, %error, "worker does not start");
                 let lost = self.workers.pools.down(worker);
                 self.workers.scaler.reclaimed(worker);
                 self.workers.scaler.failed.extend(lost);
@@ -211,7 +211,7 @@ impl Host {
         let Some(id) = self.workers.pools.activate(purpose) else { return };
         let (active, idle) = self.workers.pools.count(purpose);
         let took = began.elapsed();
-        tracing::info!(?purpose, ?id, active, ?took, "a pool has another NF: it was late again and again");
+        tracing::info!(?purpose, ?id, active, ?took, "NF added to a pool that missed its objective");
         // Keeps another NF idle if the machine has a processor for it.
         if idle == 0 && active < processors {
             self.launch(&[(purpose, false)]);
@@ -236,7 +236,7 @@ impl Host {
             && self.workers.pools.retire(last)
         {
             self.workers.scaler.quiet.remove(&purpose);
-            tracing::info!(?purpose, "a pool has given an NF back: it was not needed");
+            tracing::info!(?purpose, "NF removed from a pool");
         }
     }
 

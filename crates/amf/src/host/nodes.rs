@@ -35,7 +35,7 @@ impl Host {
 
     /// Handles a new association.
     pub(super) fn association_up(&mut self, assoc: AssocId, peer: SocketAddr) {
-        tracing::info!(assoc = assoc.0, %peer, "a RAN node is connected");
+        tracing::info!(assoc = assoc.0, %peer, "association up");
         let outputs = self.nodes.up(assoc, peer);
         self.execute_node_outputs(outputs);
     }
@@ -54,7 +54,7 @@ impl Host {
         let outputs = self.nodes.on_balancer_unreachable(associations, &endpoints, answers);
         self.execute_node_outputs(outputs);
         if !unsent.is_empty() {
-            tracing::warn!(count = unsent.len(), "what a balancer has not said to have sent goes by others");
+            tracing::warn!(count = unsent.len(), "resending unacknowledged messages on other associations");
         }
         unsent.into_iter().for_each(|message| self.send_again(message));
     }
@@ -165,7 +165,7 @@ impl Host {
                 );
             }
             NodeEvent::Bound { assoc, name } => {
-                tracing::info!(assoc = assoc.0, name, "a RAN node has a further association");
+                tracing::info!(assoc = assoc.0, name, "further association bound to a RAN node");
             }
             NodeEvent::BindingRefused { assoc, peer, id, reason } => {
                 metrics.n2_refused(reason);
@@ -176,7 +176,7 @@ impl Host {
             }
             NodeEvent::Reset => succeeded(Procedure::NgReset),
             NodeEvent::Updated { assoc, peer, failed } => {
-                tracing::info!(assoc = assoc.0, %peer, failed, "a RAN node knows the further addresses of this AMF");
+                tracing::info!(assoc = assoc.0, %peer, failed, "further addresses acknowledged by a RAN node");
             }
             NodeEvent::UnsolicitedUpdate { peer } => {
                 step_metrics.fault("unsolicited-acknowledgement", clock(), peer);
@@ -281,7 +281,7 @@ impl Host {
             Err(error) => return tracing::error!(%error, "bug: list of RAN nodes does not encode"),
         };
         if omitted > 0 {
-            tracing::error!(omitted, "list of RAN nodes is too long: no page and no handover reaches some of them");
+            tracing::error!(omitted, "too many RAN nodes for paging; workers do not have all");
         }
         // Workers decode each new version.
         let mut present = Vec::new();
@@ -358,18 +358,18 @@ fn log_lost_association(event: NodeEvent) {
         NodeEvent::Replaced { assoc, peer } => tracing::warn!(
             assoc = assoc.0,
             %peer,
-            "the same RAN node has set up NG or S1 on another association: this one ends"
+            "association ended: its RAN node has set up NG or S1 on another one"
         ),
         NodeEvent::Silent { assoc, peer } => tracing::warn!(
             %peer,
             assoc = assoc.0,
-            "association ended: its RAN node is silent and comes from elsewhere"
+            "association ended: its RAN node is silent and has set up at another address"
         ),
         NodeEvent::LostUnbound { assoc, restarted } => {
-            tracing::info!(assoc = assoc.0, restarted, "an association without NG or S1 Setup is gone");
+            tracing::info!(assoc = assoc.0, restarted, "association without NG or S1 Setup lost");
         }
         NodeEvent::LostOne { assoc, restarted, remaining } => {
-            tracing::warn!(assoc = assoc.0, restarted, remaining, "a RAN node has lost an association, and has others")
+            tracing::warn!(assoc = assoc.0, restarted, remaining, "RAN node lost an association and has others")
         }
         NodeEvent::Unreachable { assoc, name } => tracing::warn!(
             assoc = assoc.0,
@@ -377,7 +377,7 @@ fn log_lost_association(event: NodeEvent) {
             "RAN node unreachable: the balancer of its only association is not connected"
         ),
         NodeEvent::LostNode { assoc, restarted, name } => {
-            tracing::info!(assoc = assoc.0, restarted, name, "a RAN node is gone");
+            tracing::info!(assoc = assoc.0, restarted, name, "RAN node lost");
         }
         _ => {}
     }

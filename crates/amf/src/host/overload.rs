@@ -36,7 +36,7 @@ impl Host {
         let level =
             self.admission.overload.level.after(fill, &Thresholds { registrations, new_procedures: procedures });
         if level != self.admission.overload.level {
-            tracing::info!(?level, fill, "what is turned away has changed");
+            tracing::info!(?level, fill, "overload level changed");
             self.admission.overload.level = level;
         }
         let requested = relief(self.admission.overload.requested, fill, level, start, stop);
@@ -46,7 +46,7 @@ impl Host {
             let same =
                 matches!((before, requested), (Some(b), Some(a)) if b.action == a.action && b.percent >= a.percent);
             if !same {
-                tracing::warn!(?requested, fill, "RAN nodes are told how much to keep from this core");
+                tracing::warn!(?requested, fill, "Overload Start or Stop sent to RAN nodes");
                 let associations = self.nodes.iter().filter_map(|(node, _)| self.nodes.association_to(node, None));
                 let associations: Vec<AssocId> = associations.collect();
                 associations.into_iter().for_each(|assoc| self.send_relief(assoc));

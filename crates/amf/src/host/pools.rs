@@ -1,6 +1,6 @@
 //! NF pools: NFs of a host, their purposes, and the selection of an NF.
 //!
-//! The selection is Algorithm 2 of seed 1. An NF is one queue of a worker process. It is active (in
+//! The selection is Algorithm 2 of MMLite. An NF is one queue of a worker process. It is active (in
 //! a pool) or idle (started, and ready to be put into a pool).
 
 use crate::worker::region_layout::{self, RegionLayout};
@@ -94,7 +94,7 @@ pub(crate) struct Pools {
     /// Active NFs by purpose, and NFs by id. Both are rebuilt whenever an NF changes.
     active: FxHashMap<Purpose, SmallVec<[usize; 4]>>,
     positions: Vec<Option<usize>>,
-    /// Estimated service time `T_t` (seed 1) of each purpose.
+    /// Estimated service time `T_t` (MMLite) of each purpose.
     times: FxHashMap<Purpose, ServiceTime>,
     round_robin: u64,
 }
@@ -292,7 +292,7 @@ impl Pools {
     }
 
     /// Returns a worker that can be switched off: all its NFs are idle, and each of their pools has
-    /// enough other idle NFs (seed 1, section 5.3).
+    /// enough other idle NFs (MMLite, section 5.3).
     pub(crate) fn unneeded_worker(&self) -> Option<u8> {
         let spare = usize::from(self.config.idle);
         let is_unneeded = |worker: u8| {

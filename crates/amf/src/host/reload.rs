@@ -19,7 +19,7 @@ impl Host {
         // Cached subscriber records and claims are read again.
         self.udm.forget_records();
         if let Err(error) = self.workers.instructions.publish(&self.ues.region) {
-            tracing::error!(%error, "workers keep the configuration that they have");
+            tracing::error!(%error, "configuration of workers not changed");
         }
     }
 }

@@ -44,6 +44,8 @@ impl Host {
 
     /// Handles an input that a balancer has sent to this host as the serving host of its UE.
     pub(super) fn serve_input(&mut self, envelope: Envelope, at: Instant) {
+        // The answer to the last proposal of the UE may not have woken this host.
+        self.take_proposal_answers();
         let number = envelope.number;
         let ltmsi = match &envelope.event {
             PeerEvent::Ngap { assoc, view, pdu } => {
@@ -66,8 +68,15 @@ impl Host {
         self.start_served();
     }
 
-    /// Handles answers to proposals of this host, and starts inputs that waited for them.
-    pub(super) fn advance_served(&mut self) {
+    /// Lets the replicator wake this host for answers to proposals if an input waits for one.
+    pub(super) fn announce_awaited_answers(&self) {
+        if let (Some(replicator), Some(machine)) = (self.replicator(), &self.machine) {
+            replicator.set_awaits_answers(machine.awaits_answers());
+        }
+    }
+
+    /// Handles answers to proposals of this host.
+    fn take_proposal_answers(&mut self) {
         let answers = match self.replicator().filter(|replicator| replicator.has_proposal_answers()) {
             Some(replicator) => replicator.take_proposal_answers(),
             None => Vec::new(),
@@ -78,6 +87,11 @@ impl Host {
             }
             self.drive(|machine, io| machine.on_proposal_answers(answers, io));
         }
+    }
+
+    /// Handles answers to proposals of this host, and starts inputs that waited for them.
+    pub(super) fn advance_served(&mut self) {
+        self.take_proposal_answers();
         self.start_served();
         let now = clock();
         self.release_reports(now);
@@ -159,15 +173,18 @@ impl Host {
 
     /// Returns the slot with the present replica entry of a UE, for a step that begins.
     fn guest_slot(&mut self, ltmsi: Ltmsi, input: u64) -> Option<Slot> {
-        let before = self.replicator()?.read_for_serving(ltmsi)?;
-        let versions = EncodedContext::new(&before).ok()?.versions;
+        let replicator = self.cluster.as_ref().map(|cluster| &cluster.member.replicator)?;
+        let mut before = replicator.versions_for_serving(ltmsi)?;
         let now = clock();
         let guests = &mut self.guests;
         let slot = match guests.ues.get(&ltmsi) {
             // A worker may still have an earlier step, whose input went to the owner.
             Some(guest) if guest.input != 0 || !self.ues.region.is_idle_and_empty(guest.slot) => return None,
-            Some(guest) if guest.versions == Some(versions) => guest.slot,
+            Some(guest) if guest.versions == Some(before) => guest.slot,
             known => {
+                // A copy may have replaced the entry since.
+                let stored = replicator.read_for_serving(ltmsi)?;
+                before = EncodedContext::new(&stored).ok()?.versions;
                 let (known, slot) = match known {
                     Some(guest) => (true, guest.slot),
                     None => (false, self.ues.own.insert_guest(*guests.free.last()?, ltmsi)?),
@@ -175,7 +192,7 @@ impl Host {
                 let mut seen = Snapshot::default();
                 self.ues.region.read(slot, &mut seen);
                 let record =
-                    CommitRecord { consumed: self.events.sequence, context: &before, ..CommitRecord::default() };
+                    CommitRecord { consumed: self.events.sequence, context: &stored, ..CommitRecord::default() };
                 if self.ues.own.commit(slot, &seen, &record).is_err() {
                     if !known {
                         self.ues.own.abandon(slot);
@@ -189,23 +206,23 @@ impl Host {
             }
         };
         let node = guests.ues.get(&ltmsi).and_then(|guest| guest.node);
-        let guest = Guest { slot, versions: Some(versions), proposed: None, before, input, node, used: now };
+        let guest = Guest { slot, versions: Some(before), proposed: None, before, input, node, used: now };
         guests.ues.insert(ltmsi, guest);
         guests.inputs.insert(input, ltmsi);
         Some(slot)
     }
 
     /// Handles the record of a step on a guest: proposes the result to the owner of the UE.
-    pub(super) fn propose(&mut self, slot: Slot, buffer: Buffer, snapshot: &Snapshot) {
+    pub(super) fn propose(&mut self, slot: Slot, buffer: Buffer, outbox: &Outbox, snapshot: &Snapshot) {
         self.ues.own.sent(buffer);
         let Some(ltmsi) = self.ues.region.ltmsi_of(slot) else { return };
         let Some(guest) = self.guests.ues.get_mut(&ltmsi).filter(|guest| guest.slot == slot) else { return };
-        let (input, before) = (guest.input, std::mem::take(&mut guest.before));
+        let (input, before) = (guest.input, guest.before);
         guest.versions = None;
-        let Some(outbox) = Outbox::decode(&snapshot.outbox).filter(|outbox| outbox.input == input && input != 0) else {
+        if outbox.input != input || input == 0 {
             // The result of an input that went to the owner.
             return;
-        };
+        }
         guest.used = clock();
         guest.proposed = EncodedContext::new(&snapshot.context).ok().map(|context| context.versions);
         self.guests.end(ltmsi);
@@ -213,7 +230,7 @@ impl Host {
             epoch: self.owner().and_then(|owner| owner.map()).map_or(0, |map| map.epoch()),
             ltmsi,
             input,
-            before: &before,
+            before,
             after: &snapshot.context,
             outbox: snapshot.outbox.clone(),
             associations: self.nodes.effect_associations(slot, &outbox.effects),
@@ -260,7 +277,7 @@ impl Host {
         };
         match self.ues.region.guest_index(slot).filter(|_| removed) {
             Some(index) => self.guests.free.push(index),
-            None => tracing::error!(slot = slot.number(), "the slot of a guest is not freed: please report it"),
+            None => tracing::error!(slot = slot.number(), "bug: guest slot not freed"),
         }
     }
 

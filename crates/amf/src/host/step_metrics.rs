@@ -88,7 +88,7 @@ impl StepMetrics {
                 if let Some(procedure) = procedure(*kind) {
                     procedures.failed(procedure, Failure::Authentication);
                 }
-                tracing::debug!(%whom, procedure = ?kind, "a UE has not proved who it is");
+                tracing::debug!(%whom, procedure = ?kind, "UE not authenticated");
             }
             Note::UsageReported { uplink, downlink } => self.metrics.volumes.sessions(*uplink, *downlink),
             Note::SecondaryRatUsage { uplink, downlink } => {

@@ -2,7 +2,7 @@
 //!
 //! Each event that the dead worker had begun is executed again, unless its commit is in the region.
 //! A new worker fills the slot. The dead worker was reaped before, so none of its operations can
-//! still take effect (DESIGN decision 3).
+//! still take effect.
 
 use super::limits::{BATCH, WORKERS};
 use super::pools::Purpose;
@@ -43,7 +43,7 @@ impl Host {
         // Idle NFs of other workers join the pools at once.
         for (purpose, active) in &lost {
             if *active && self.workers.pools.activate(*purpose).is_none() {
-                tracing::warn!(?purpose, "no idle NF is left for what a dead worker did: its UEs wait for a new one");
+                tracing::warn!(?purpose, "no idle NF for the queues of a dead worker; its UEs wait");
             }
         }
         if self.ues.private.is_some() {
@@ -95,7 +95,7 @@ impl Host {
             return;
         }
         self.workers.scaler.suspects.remove(&slot);
-        tracing::error!(slot = slot.number(), deaths, "the oldest event of a UE ends worker after worker");
+        tracing::error!(slot = slot.number(), deaths, "event crashes every worker that runs it; skipping it");
         let free = region_layout::poison_words()
             .map(|word| self.ues.region.shared_word(word))
             .find(|w| w.load(Ordering::Relaxed) == 0);
@@ -173,7 +173,7 @@ impl Host {
             let _ = input_sender.send_urgent(Input::Reclaimed { worker });
         });
         if let Err(error) = thread {
-            tracing::warn!(%error, worker, "what a dead worker held is not freed");
+            tracing::warn!(%error, worker, "resources of a dead worker not freed");
         }
     }
 
@@ -182,10 +182,7 @@ impl Host {
         let Some(private) = &mut self.ues.private else { return };
         let gone: Vec<(Slot, Summary)> =
             private.extract_if(|_, (id, _)| id.worker == number).map(|(slot, (_, summary))| (slot, summary)).collect();
-        tracing::warn!(
-            ues = gone.len(),
-            "the contexts of these UEs are lost with their worker: state.location is memory"
-        );
+        tracing::warn!(ues = gone.len(), "contexts lost with their worker: state.location is memory");
         let slots: FxHashSet<Slot> = gone.iter().map(|(slot, _)| *slot).collect();
         self.ues.ids.free_all(|owner| slots.contains(&owner));
         for (slot, summary) in gone {
@@ -207,7 +204,7 @@ impl Host {
 
     fn launch_one(&mut self, purposes: &[(Purpose, bool)]) {
         let Some(number) = self.workers.scaler.number(WORKERS) else {
-            tracing::error!("no worker number is free: a worker is not started yet");
+            tracing::error!("no free worker number; a worker is not started yet");
             return self.workers.scaler.failed.extend(purposes);
         };
         self.restore(number);

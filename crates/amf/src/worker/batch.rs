@@ -2,8 +2,7 @@
 //!
 //! The records are read in one operation, the events are processed one after the other, and the
 //! results are stored in one operation. Each UE has its own commit, after which its effects are
-//! sent. A worker that dies in between leaves each UE as if it were alone (DESIGN decisions 3 and
-//! 4).
+//! sent. A worker that dies in between leaves each UE as if it were alone.
 
 use super::contexts::PendingCommit;
 use super::{EventOutcome, IN_A_ROW, NfWorker, log_failed_event, region_layout};

@@ -1,8 +1,9 @@
 //! Contexts in a database: `state.location` "redis" or "mongodb".
 //!
-//! This is the transactional statelessness of seed 3, and the central store of seed 1 (section
-//! 7.1). Each step reads its UE's context from the database and commits it there by
-//! compare-and-swap before its effects are sent. Workers cache nothing between steps.
+//! This is the transactional statelessness of "The Cost of Stateless Network Functions in 5G", and
+//! the central store of MMLite (section 7.1). Each step reads its UE's context from the database
+//! and commits it there by compare-and-swap before its effects are sent. Workers cache nothing
+//! between steps.
 //!
 //! The region stores for each UE its record number, the last processed input and the outbox. If a
 //! worker dies between the two commits, the next worker finds the database ahead of the region. It
@@ -17,7 +18,7 @@
 //!
 //! With [`StatePersist::Procedure`] a commit reaches the database only at the first and the last
 //! step of a procedure. The worker keeps the context in between. If it dies then, the procedure is
-//! lost: the UE returns to its previous state, or starts anew.
+//! lost: the UE returns to its previous state, or starts again.
 //!
 //! In a cluster a record has the content of a replica entry. It also has the outboxes of the last
 //! steps, the SMF requests without response, and the results of N1N2 transfers. The new owner of a
@@ -292,7 +293,7 @@ impl<'a> BucketClaim<'a> {
             });
             match mine {
                 Ok((stored, mine)) => taken.push((*name, version, stored, mine, alone || is_whole)),
-                Err(error) => tracing::error!(id = name.id, %error, "a UE is not taken over"),
+                Err(error) => tracing::error!(id = name.id, %error, "UE not taken over"),
             }
         }
         let parts: Vec<_> = taken.iter().map(|(_, _, _, mine, _)| mine.parts()).collect();
@@ -350,7 +351,7 @@ fn load(records: &mut dyn RecordStore, names: &[Name]) -> Result<Vec<Option<Stor
     let one = |records: &mut dyn RecordStore, name: &Name| match records.load(std::slice::from_ref(name)) {
         Ok(mut found) => Ok(found.pop().flatten()),
         Err(RecordError::NotARecord) => {
-            tracing::error!(id = name.id, "what the database has of a UE is no record: the UE is not taken over");
+            tracing::error!(id = name.id, "record of a UE not valid; UE not taken over");
             Ok(None)
         }
         Err(error) => Err(error),

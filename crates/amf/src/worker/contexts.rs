@@ -11,7 +11,7 @@ use super::context_database::{
 use super::outbox::Outbox;
 use rustc_hash::FxHashMap;
 use std::time::{Duration, Instant};
-use vireo_core::amf::context::{self, IncrementalEncoder, UeContext};
+use vireo_core::amf::context::{self, ContextDecoder, IncrementalEncoder, UeContext};
 use vireo_core::config::StatePersist;
 use vireo_core::placement::replica;
 use vireo_core::sba::N1N2TransferResult;
@@ -241,6 +241,7 @@ pub(super) struct Contexts {
     loaded: Option<Box<LoadedContext>>,
     /// Last read of the region.
     snapshot: Snapshot,
+    decoder: ContextDecoder,
     /// Record that was copied from the database to the region for a dead worker.
     found: Option<Buffer>,
     /// Database operations and their times since the last query.
@@ -363,9 +364,9 @@ impl Contexts {
     }
 
     fn decoded(&mut self, slot: Slot, consumed: u64, octets: Option<&[u8]>) {
-        match context::decode(octets.unwrap_or(&self.snapshot.context)) {
+        match self.decoder.decode(octets.unwrap_or(&self.snapshot.context)) {
             Ok(ue) => self.loaded = Some(LoadedContext::new(slot, ue, false, consumed)),
-            Err(error) => tracing::error!(%error, "a stored context does not decode: its UE is left alone"),
+            Err(error) => tracing::error!(%error, "bug: stored context does not decode; UE skipped"),
         }
     }
 
@@ -410,7 +411,7 @@ impl Contexts {
     }
 
     /// Removes a UE whose worker died during the first procedure. The host frees the slot, and the
-    /// UE starts anew.
+    /// UE starts again.
     fn remove_unfinished(&mut self, region: &Region, worker: &mut Worker, slot: Slot) -> Result<LoadResult, StepError> {
         let consumed = self.snapshot.consumed;
         let last = Outbox::decode(&self.snapshot.outbox).ok_or(ContextDatabaseError::Lost)?;

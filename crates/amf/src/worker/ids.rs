@@ -1,4 +1,4 @@
-//! Identifiers for steps, allocated from the shared region (DESIGN decision 7).
+//! Identifiers for steps, allocated from the shared region.
 
 use super::region_layout;
 use rand::RngCore;
@@ -162,7 +162,7 @@ impl IdAllocator {
     pub(crate) fn adopt(&self, slot: Slot, dnn: &Dnn, address: &SessionAddress) {
         for (numbers, number) in self.numbers_of(dnn, address) {
             if !numbers.reserve(number, slot) {
-                tracing::error!(?address, "an address of a UE that was taken over is another UE's: please report it");
+                tracing::error!(?address, "bug: address of a UE in use by another UE after a takeover");
             }
         }
         self.region.clear_notes(slot);

@@ -93,6 +93,11 @@ impl InlineWorker {
         self.nf.run_once()
     }
 
+    /// Returns true if a UE waits.
+    pub(crate) fn has_work(&self) -> bool {
+        self.nf.queues.iter().any(|queue| !queue.is_empty())
+    }
+
     /// Returns the time at the end of the last step.
     pub(crate) fn now(&self) -> Instant {
         self.nf.pace.now

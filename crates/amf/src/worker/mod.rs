@@ -2,8 +2,7 @@
 //!
 //! A worker takes a UE from the queue of one of its NFs and loads the UE's context. It runs the
 //! step, commits, and passes the effects to the host. It has no sockets, files or locks. A worker
-//! killed at any instruction has changed nothing of a UE, or exactly one record (DESIGN decisions 3
-//! and 4).
+//! killed at any instruction has changed nothing of a UE, or exactly one record.
 
 mod batch;
 mod config;
@@ -373,7 +372,7 @@ impl NfWorker {
     fn first(&mut self, slot: Slot) -> Option<Packet> {
         let first = self.region.next(&self.worker, slot);
         if first.is_some() && self.is_poisoned(slot) {
-            tracing::error!("an event has ended worker after worker: it is passed over; please report it");
+            tracing::error!("bug: event crashes every worker that runs it; skipping it");
             return self.worker.finish(slot);
         }
         first
@@ -403,7 +402,7 @@ impl NfWorker {
     fn carry_out(&mut self, nf: usize, slot: Slot, sequence: u64, octets: &[u8]) -> bool {
         loop {
             let Some(ReceivedEvent { arrived, input, event: message }) = EventMessage::decode(octets) else {
-                tracing::error!("an event does not decode: it is passed over; please report it");
+                tracing::error!("bug: event does not decode; skipping it");
                 return false;
             };
             let transaction = message.transaction();
@@ -506,7 +505,7 @@ impl NfWorker {
             Err(_) => {
                 // The panic was logged with its location. Nothing was committed, and no other UE is
                 // affected.
-                tracing::error!("a step has panicked: its event is passed over; please report it");
+                tracing::error!("bug: step panicked; skipping its event");
                 match self.region.is_guest(slot) {
                     true => Ok(EventOutcome::LeftToOwner),
                     false => Ok(EventOutcome::Ended(false)),
@@ -666,7 +665,7 @@ impl NfWorker {
     fn store(&mut self, pending: Vec<PendingCommit>) -> Option<Vec<Result<CommitHandle, StepError>>> {
         let stored = catch_unwind(AssertUnwindSafe(|| self.contexts.store(&mut self.worker, pending)));
         // The panic was logged with its location.
-        stored.inspect_err(|_| tracing::error!("a commit has panicked; please report it")).ok()
+        stored.inspect_err(|_| tracing::error!("bug: commit panicked")).ok()
     }
 
     /// Passes the effects of a committed step to the host.
@@ -692,7 +691,7 @@ impl NfWorker {
     fn return_to_host(&mut self, sequence: u64, octets: &[u8]) {
         match self.worker.packet(sequence, octets) {
             Some(copy) => self.push(false, copy.to_item()),
-            None => tracing::warn!("no packet is free: an event is lost; make state.packets larger"),
+            None => tracing::warn!("no free packet buffer, event lost; raise state.packets"),
         }
     }
 }
@@ -704,7 +703,7 @@ fn has_connection(ue: &UeContext, node: AssocId, ran_id: RanUeNgapId) -> bool {
 
 /// Logs that an event failed. Returns false: no procedure ended by it.
 fn log_failed_event(error: &StepError) -> bool {
-    tracing::error!(%error, "an event was not carried out");
+    tracing::error!(%error, "event not executed");
     false
 }
 

@@ -140,6 +140,12 @@ impl Outbox {
         Some(to)
     }
 
+    /// Returns the LTMSI of an encoded outbox without decoding the rest.
+    pub(crate) fn stored_ltmsi(octets: &[u8]) -> Option<Ltmsi> {
+        let ((_, ltmsi), _): ((Instant, Ltmsi), _) = postcard::take_from_bytes(octets).ok()?;
+        Some(ltmsi)
+    }
+
     pub(crate) fn decode(octets: &[u8]) -> Option<Self> {
         let stored: EncodedOutbox<'_> = postcard::from_bytes(octets).ok()?;
         let (before, after) = match stored.summaries {
@@ -187,6 +193,7 @@ mod tests {
         let octets = outbox.encode(Vec::new()).unwrap();
         assert!(octets.len() <= 36, "{} octets", octets.len());
         assert_eq!(Outbox::decode(&octets), Some(outbox.clone()));
+        assert_eq!((Outbox::stored_ltmsi(&octets), Outbox::stored_ltmsi(&[])), (Some(ltmsi), None));
         // An expired deadline, a removed context, and extreme values.
         (outbox.deadline, outbox.after, outbox.key) = (Some(Instant(5)), None, idempotency_key(ltmsi, u32::MAX));
         (outbox.settled, outbox.seids) = (vec![Ltmsi::from_raw(1)], vec![None, Some(Seid(u64::MAX))]);

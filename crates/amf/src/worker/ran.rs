@@ -113,7 +113,7 @@ impl RanNodeView {
             *version = self.region.read_published(BULLETIN_RAN, octets);
             match postcard::from_bytes(octets) {
                 Ok(posted) => *nodes = posted,
-                Err(error) => tracing::error!(%error, "the list of RAN nodes does not decode: please report it"),
+                Err(error) => tracing::error!(%error, "bug: list of RAN nodes does not decode"),
             }
         }
         read(nodes)

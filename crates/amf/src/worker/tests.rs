@@ -11,27 +11,33 @@ pub(crate) fn config() -> CoreConfig {
     CoreConfig::lab()
 }
 
-/// Returns the host's handle of a region, worker 1, and the ring of its committed records.
-fn worker() -> (Worker, NfWorker, Receiver) {
+fn region() -> Region {
     let state =
         StateConfig { ues: 16, packets: 1024, bytes: StateConfig::bytes_for(16, 1024), ..StateConfig::default() };
-    let region = Region::create(region_layout::region_config(PLAN, &state, 2, &config())).unwrap();
-    let host = region.join(region_layout::HOST).unwrap();
-    let core = config();
-    let instructions = WorkerConfig {
-        core,
+    Region::create(region_layout::region_config(PLAN, &state, 2, &config())).unwrap()
+}
+
+fn instructions() -> WorkerConfig {
+    WorkerConfig {
+        core: config(),
         nfs: PLAN.nfs,
         tmsi_key: [0; 16],
         part: (0, 1),
         location: Location::Region,
         log_level: None,
         added_step_us: 0,
-    };
+    }
+}
+
+/// Returns the host's handle of a region, worker 1, and the ring of its committed records.
+fn worker() -> (Worker, NfWorker, Receiver) {
+    let region = region();
+    let host = region.join(region_layout::HOST).unwrap();
     let rings = HostRings::new(&region, PLAN, 1);
     let nf = NfWorker::new(
         region.clone(),
         region.join(1).unwrap(),
-        (instructions, 0),
+        (instructions(), 0),
         |_| {},
         Results::Rings(Box::new(rings)),
     );
@@ -76,6 +82,19 @@ fn worker_waiting_for_its_host_shows_progress() {
         std::thread::yield_now();
     }
     thread.join().unwrap();
+}
+
+/// A host that runs the steps itself does not sleep meanwhile.
+#[test]
+fn inline_worker_has_work_while_ue_waits() {
+    let region = region();
+    let (mut host, own) = (region.join(region_layout::HOST).unwrap(), region.join(1).unwrap());
+    let mut worker = InlineWorker::new(&region, own, instructions());
+    assert!(!worker.has_work() && !worker.run_once());
+    post(&mut host, 1, 1);
+    assert!(worker.has_work() && worker.run_once());
+    assert!(!worker.has_work() && !worker.run_once());
+    assert_eq!(worker.take_results().returned.len(), 1, "there is no such UE");
 }
 
 #[test]

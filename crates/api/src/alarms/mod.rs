@@ -237,7 +237,7 @@ mod tests {
         for _ in 0..9 {
             assert!(evaluate(&mut alarms, kind, Level::Good).is_empty());
         }
-        // A value between the thresholds begins the row anew.
+        // A value between the thresholds begins the row again.
         assert!(evaluate(&mut alarms, kind, Level::Between).is_empty());
         for _ in 0..9 {
             assert!(evaluate(&mut alarms, kind, Level::Good).is_empty());

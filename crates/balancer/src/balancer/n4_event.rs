@@ -28,16 +28,16 @@ pub(super) fn n4_event(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, event:
         n4::Event::Timeout { seid, .. } if seid == Seid::default() => return,
         n4::Event::Timeout { seid, .. } => PeerEvent::PfcpTimeout { seid },
         n4::Event::UpfUp { upf, .. } => {
-            tracing::info!(%upf, "a UPF is associated");
+            tracing::info!(%upf, "UPF associated");
             PeerEvent::Upf { upf, up: true }
         }
         n4::Event::SetupFailed { upf, cause, retry_in } => {
             let retry_ms = retry_in.as_micros() / 1000;
-            tracing::warn!(%upf, ?cause, retry_ms, "no association with a UPF: is it up, and does it allow this Node ID?");
+            tracing::warn!(%upf, ?cause, retry_ms, "no association with a UPF; check its upf.control-planes");
             return;
         }
         n4::Event::UpfDown { upf, sessions_kept } => {
-            tracing::warn!(%upf, sessions_kept, "a UPF is down");
+            tracing::warn!(%upf, sessions_kept, "UPF down");
             offer(hosts, deferred, PeerEvent::Upf { upf, up: false });
             if sessions_kept {
                 return;
@@ -45,15 +45,15 @@ pub(super) fn n4_event(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, event:
             PeerEvent::UpfLost { upf }
         }
         n4::Event::UpfRestarted { upf } => {
-            tracing::warn!(%upf, "a UPF has restarted: its sessions are set up anew");
+            tracing::warn!(%upf, "UPF restarted; establishing its sessions again");
             PeerEvent::UpfLost { upf }
         }
         n4::Event::UpfReleasing { upf, within } => {
-            tracing::warn!(%upf, seconds = within.as_secs(), "a UPF is about to leave");
+            tracing::warn!(%upf, seconds = within.as_secs(), "UPF announces its release");
             return;
         }
         n4::Event::GtpuPath { upf, peer, works } => {
-            tracing::warn!(%upf, %peer, works, "the GTP-U path of a UPF to a RAN node");
+            tracing::warn!(%upf, %peer, works, "GTP-U path between UPF and RAN node changed");
             return;
         }
     };

@@ -80,7 +80,7 @@ impl Balancer {
 
     /// Aborts an association whose peer does not read. Returns the freed bytes.
     fn abort_unread(&mut self, assoc: AssocId) -> usize {
-        tracing::warn!(assoc = assoc.0, "a RAN node does not read what is sent to it: its association is aborted");
+        tracing::warn!(assoc = assoc.0, "RAN node does not read; association aborted");
         self.endpoint.abort(assoc);
         let Some(association) = self.associations.get_mut(&assoc) else { return 0 };
         association.unsent = VecDeque::new();

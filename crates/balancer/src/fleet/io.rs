@@ -68,7 +68,7 @@ impl FleetIo {
         let mut accepted = Vec::new();
         while let Ok((socket, peer)) = self.listener.accept() {
             if self.streams.len() >= limit {
-                tracing::warn!(%peer, "too many connections to the fabric are of no host of the cluster");
+                tracing::warn!(%peer, "too many fabric connections without a host of the cluster");
                 continue;
             }
             let connection = ConnectionId(self.next_connection);
@@ -76,7 +76,7 @@ impl FleetIo {
             let stream = Stream::accepted(socket, &self.security, Role::Balancer, &[Role::Host]);
             match stream.and_then(|stream| self.add(connection, stream)) {
                 Ok(()) => accepted.push(connection),
-                Err(error) => tracing::warn!(%peer, %error, "a connection to the fabric"),
+                Err(error) => tracing::warn!(%peer, %error, "fabric connection failed"),
             }
         }
         accepted
@@ -123,7 +123,7 @@ impl Output for FleetIo {
     }
 
     fn close(&mut self, connection: ConnectionId, reason: CloseReason) {
-        tracing::debug!(%reason, "a connection to the fabric ended");
+        tracing::debug!(%reason, "fabric connection ended");
         self.remove(connection);
     }
 
@@ -137,12 +137,12 @@ impl Output for FleetIo {
 
     fn notify(&mut self, notice: Notice<'_>) {
         match notice {
-            Notice::HostConnected(host) => tracing::info!(host = host.0, "a host is connected"),
+            Notice::HostConnected(host) => tracing::info!(host = host.0, "host connected"),
             Notice::MapAdopted { map, removed, unfinished } => {
                 self.show_members(Some(map));
                 self.controller.set_map(map);
                 let (epoch, hosts) = (map.epoch(), map.hosts.len());
-                tracing::info!(epoch, hosts, gone = removed, again = unfinished, "a new epoch");
+                tracing::info!(epoch, hosts, gone = removed, again = unfinished, "cluster map adopted");
             }
             Notice::Fenced { epoch } => self.exit_reason = Some(LinkError::Fenced(epoch)),
             Notice::UpfsChanged(upfs) => self.show_upfs(upfs.iter().map(|(upf, up)| (*upf, *up))),
@@ -154,7 +154,7 @@ impl Output for FleetIo {
             Notice::ChoiceTraced(choice) => self.choices.iter_mut().for_each(|trace| trace.add(choice)),
             Notice::InputsRecalled(count) => self.metrics.inputs_recalled(count as u64),
             Notice::Isolated => {
-                tracing::error!("neither hosts nor the controller are heard: RAN nodes are let go to other balancers");
+                tracing::error!("hosts and controller silent; ending associations, other balancers continue");
             }
         }
     }

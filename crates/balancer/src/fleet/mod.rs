@@ -276,7 +276,7 @@ impl Fleet {
         let ready = match epoll::wait(&self.io.epoll, &mut events[..], Some(&nothing)) {
             Ok(ready) => ready,
             Err(error) => {
-                tracing::error!(%error, "the connections of the hosts are not heard");
+                tracing::error!(%error, "connections of hosts cannot be polled");
                 0
             }
         };
@@ -325,7 +325,7 @@ impl Fleet {
                 epoll::add(&self.io.epoll, fd, epoll::EventData::new_u64(CONTROLLER), epoll::EventFlags::IN)
         {
             // Without epoll, the connection is still read at each heartbeat.
-            tracing::warn!(%error, "the connection to the controller");
+            tracing::warn!(%error, "controller connection failed");
         }
         if let Some(heartbeats) = &self.heartbeats {
             let targets = HeartbeatTargets { controller: self.io.controller.controller(), balancers: Vec::new() };
@@ -398,8 +398,8 @@ impl Fleet {
     fn disconnect(&mut self, connection: ConnectionId, reason: &FrameError) {
         self.io.remove(connection);
         match self.machine.host_of(connection) {
-            Some(host) => tracing::warn!(host = host.0, why = %reason, "the connection of a host is over"),
-            None => tracing::debug!(why = %reason, "a connection to the fabric ended"),
+            Some(host) => tracing::warn!(host = host.0, why = %reason, "host connection ended"),
+            None => tracing::debug!(why = %reason, "fabric connection ended"),
         }
         self.on(balancer::Input::Disconnected(connection));
     }

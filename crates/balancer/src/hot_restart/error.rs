@@ -7,16 +7,16 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum HotRestartError {
     /// `cluster.handover` is not configured.
-    #[error("cluster.handover says where a balancer is taken over from: set it, here and for the one that runs")]
+    #[error("cluster.handover is empty; set it for this balancer and for the running one")]
     NoPath,
     /// No balancer listens at the path.
-    #[error("no balancer hands over at {path}: {error}; check cluster.handover, or start without --take-over")]
+    #[error("no running balancer at {path}: {error}; check cluster.handover, or start without --take-over")]
     NoBalancer { path: PathBuf, error: io::Error },
     /// Another balancer listens at the path.
-    #[error("another balancer runs and hands over at {0}: follow it with --take-over, or change cluster.handover")]
+    #[error("another balancer runs at {0}; replace it with --take-over, or change cluster.handover")]
     InUse(PathBuf),
     /// The socket file cannot be created.
-    #[error("cluster.handover: there can be no socket at {path}: {error}")]
+    #[error("cluster.handover: the socket {path} cannot be created: {error}")]
     Path { path: PathBuf, error: io::Error },
     /// The SCTP driver cannot transfer its state.
     #[error("cluster.handover: {0}")]
@@ -27,18 +27,18 @@ pub enum HotRestartError {
     )]
     Upf,
     /// Only one of the two processes has an embedded controller.
-    #[error("cluster.controller is empty for one of the two balancers and not for the other: it is to stay as it was")]
+    #[error("cluster.controller is empty for one of the two balancers only; use the value of the running one")]
     Controller,
     /// A connection uses TLS and cannot be transferred.
-    #[error("connections with TLS end with their process and are not handed over")]
+    #[error("connections with TLS cannot be passed to another process; remove cluster.tls or restart the balancer")]
     Tls,
     /// The snapshot is too large.
     #[error("{0}")]
     Large(String),
     /// The running balancer refuses; the reason is its text.
-    #[error("the balancer that runs does not hand over, and goes on: {0}")]
+    #[error("the running balancer refuses the hot restart and continues: {0}")]
     Refused(String),
     /// The other process has exited, is silent, or sends invalid messages.
-    #[error("the other process does not do its part: {0}")]
+    #[error("the other process does not follow the protocol of a hot restart: {0}")]
     Channel(#[from] io::Error),
 }

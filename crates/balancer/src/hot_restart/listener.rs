@@ -99,13 +99,13 @@ impl HotRestartListener {
                 (Arc::clone(&self.unread_requests), self.requests.0.clone(), waker.clone());
             let spawned = std::thread::Builder::new().name("handover".into()).spawn(move || {
                 if let Err(error) = read_request(socket, &requests) {
-                    tracing::warn!(%error, "somebody has asked this balancer to hand over, and is not followed up");
+                    tracing::warn!(%error, "hot restart requested by an invalid peer; ignored");
                 }
                 unread_requests.fetch_sub(1, Ordering::Relaxed);
                 waker.wake();
             });
             if let Err(error) = spawned {
-                tracing::warn!(%error, "whoever asks this balancer to hand over is not heard");
+                tracing::warn!(%error, "hot restart socket cannot be read");
                 self.unread_requests.fetch_sub(1, Ordering::Relaxed);
             }
         }

@@ -70,14 +70,14 @@ impl Balancer {
                 tracing::info!(
                     associations = self.associations.len(),
                     paused_us,
-                    "another process is this balancer now"
+                    "hot restart complete; the successor serves"
                 );
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "nobody takes over: this balancer goes on");
+                tracing::warn!(%error, "hot restart failed; this balancer continues");
                 if let Some(Err(error)) = controller.map(|controller| controller.begin(record)) {
-                    tracing::error!(%error, "its controller does not go on");
+                    tracing::error!(%error, "embedded controller does not continue after the failed hot restart");
                 }
                 channel.set_deadline(STEP_TIMEOUT, &progress);
                 // Send the reason to a successor that is still alive.
@@ -129,7 +129,7 @@ impl Balancer {
                 Some(Ok(())) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
                 // The successor has received `Commit` and will serve once it runs again.
                 _ => {
-                    tracing::warn!(?silence, "the process that takes over is silent, and cannot be ended: it has all");
+                    tracing::warn!(?silence, "successor silent and not killed; it has the sockets");
                     Ok(())
                 }
             },
@@ -173,7 +173,7 @@ impl Balancer {
 
 /// Kills a process and waits for its end.
 fn kill_process(pid: Pid, process: &OwnedFd) -> io::Result<()> {
-    tracing::warn!(?pid, "the process that takes over is silent: it is killed");
+    tracing::warn!(?pid, "successor silent; killing it");
     pidfd_send_signal(process, Signal::KILL)?;
     let wait = rustix::event::Timespec { tv_sec: STEP_TIMEOUT.as_secs() as _, tv_nsec: 0 };
     match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&wait))? {
@@ -356,7 +356,7 @@ impl ResumableBalancer {
                     if let Err(error) = channel.send(&SuccessorMessage::Serving) {
                         // The predecessor resumes only if this process is dead. So the failed send
                         // means that the predecessor has died.
-                        tracing::warn!(%error, "the balancer before has ended early");
+                        tracing::warn!(%error, "predecessor ended early");
                     }
                 })
             }

@@ -318,7 +318,7 @@ impl Starts {
     /// Reads the start times from the core's log.
     fn read(log: &str) -> Self {
         let of = |what: &str| log.lines().filter(|line| line.contains(what)).filter_map(took).collect();
-        Starts { workers: of("a worker is ready"), nfs: of("a pool has another NF") }
+        Starts { workers: of("worker ready"), nfs: of("NF added to a pool") }
     }
 }
 
@@ -345,9 +345,9 @@ mod tests {
 
     #[test]
     fn times_are_read_from_the_log() {
-        let log = "x INFO vireo_amf: a pool has another NF: it was late again and again purpose=P took=12.5\u{b5}s\n\
-                   x DEBUG vireo_amf: a worker is ready worker=1 pid=7 took=3.25ms\n\
-                   x DEBUG vireo_amf: a worker is ready \u{1b}[3mworker\u{1b}[0m=2 \u{1b}[3mtook\u{1b}[0m\u{1b}[2m=\u{1b}[0m1.5s\n\
+        let log = "x INFO vireo_amf: NF added to a pool that missed its objective purpose=P took=12.5\u{b5}s\n\
+                   x DEBUG vireo_amf: worker ready worker=1 pid=7 took=3.25ms\n\
+                   x DEBUG vireo_amf: worker ready \u{1b}[3mworker\u{1b}[0m=2 \u{1b}[3mtook\u{1b}[0m\u{1b}[2m=\u{1b}[0m1.5s\n\
                    x DEBUG vireo_amf: something else took=9ms\n";
         assert_eq!(Starts::read(log), Starts { workers: vec![3.25, 1500.0], nfs: vec![0.0125] });
         assert_eq!(took("took=800ns a"), Some(0.0008));

@@ -76,7 +76,7 @@ impl super::LinkStatus {
     /// Records that the link has ended.
     pub(crate) fn set(&self, result: &Result<(), LinkError>) {
         if let Err(error) = result {
-            tracing::error!(%error, "this host is in its cluster no longer");
+            tracing::error!(%error, "host removed from its cluster");
         }
         self.0.store(true, Ordering::Relaxed);
     }

@@ -141,3 +141,82 @@ fn acknowledgement_survives_reconnection() {
     drop(owner);
     running.join().unwrap();
 }
+
+fn proposal(ltmsi: Ltmsi) -> Proposal {
+    Proposal {
+        epoch: FIRST_EPOCH,
+        ltmsi,
+        input: 11,
+        base: 1,
+        layout: vireo_core::amf::context::LAYOUT_VERSION,
+        perpetual_version: 1,
+        perpetual: None,
+        ephemeral: vec![2],
+        outbox: vec![],
+        associations: EffectAssociations::default(),
+        deadline: None,
+        is_in_progress: false,
+    }
+}
+
+/// A host on the thread of its replicator receives before its turn, and sends after it.
+#[test]
+fn shared_thread_receives_and_sends_apart() {
+    let ([one, two], mut map, bucket) = hosts();
+    let listeners = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    map.hosts = [one, two].into_iter().zip(listeners.iter().map(|l| l.local_addr().unwrap())).collect();
+    let mut ends = [one, two].into_iter().zip(listeners).map(|(host, listener)| {
+        let metrics = Arc::new(Metrics::new());
+        replicator(host, WITHIN, (listener, Security::default()), metrics).unwrap()
+    });
+    let (owner, mut owner_thread) = ends.next().unwrap();
+    let (replica, mut replica_thread) = ends.next().unwrap();
+    let (input_sender, _inputs) = HostSender::without_host();
+    replica.adopt(&map);
+    owner.adopt(&map);
+    send(&owner, two, copy(1, bucket, b"e"));
+    owner.flush();
+    replica_thread.connection_pending = true;
+    let copies = replica.watch();
+    wait_until(|| {
+        owner_thread.send();
+        replica_thread.receive(&input_sender);
+        copies.copies() == 1
+    });
+    assert_eq!(owner.acked_up_to(two), 0, "the owner has received nothing");
+    wait_until(|| {
+        owner_thread.receive(&input_sender);
+        owner.acked_up_to(two) == 1
+    });
+    replica.propose(proposal(Ltmsi::new(bucket, 1)));
+    replica_thread.receive(&input_sender);
+    owner_thread.receive(&input_sender);
+    assert!(!owner.has_peer_message(), "the proposal waits for the end of the turn");
+    replica_thread.send();
+    wait_until(|| {
+        owner_thread.receive(&input_sender);
+        owner.has_peer_message()
+    });
+}
+
+/// Answers that no input waits for are processed with the next input.
+#[test]
+fn only_awaited_or_refused_answers_are_due() {
+    let ([one, two], ..) = hosts();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let metrics = Arc::new(Metrics::new());
+    let (replicator, _thread) = replicator(two, WITHIN, (listener, Security::default()), metrics).unwrap();
+    let answer = |is_refusal| {
+        let received = Received { is_proposal_answer: true, is_refusal, ..Received::default() };
+        assert!(replicator.shared.take(one, received).is_ok_and(|answer| answer.is_none()));
+        assert!(replicator.has_proposal_answers());
+        replicator.has_due_answers()
+    };
+    assert!(!replicator.has_due_answers() && !answer(false));
+    replicator.set_awaits_answers(true);
+    assert!(replicator.has_due_answers());
+    replicator.set_awaits_answers(false);
+    assert!(answer(true) && answer(false), "an input returns to its balancer");
+    assert_eq!(replicator.take_proposal_answers(), []);
+    assert!(!replicator.has_proposal_answers() && !replicator.has_due_answers() && !answer(false));
+}

@@ -1,4 +1,4 @@
-//! 5G-TMSIs as a keyed permutation (DESIGN decision 7).
+//! 5G-TMSIs as a keyed permutation.
 //!
 //! The permuted value is bucket 12 | random 20. The core reads the bucket of a UE from its 5G-TMSI;
 //! without the key, two 5G-TMSIs of a UE cannot be linked (TS 33.501 6.12.3).

@@ -1,4 +1,4 @@
-//! Placement of UEs: which host serves and owns which UEs, and who keeps copies of them.
+//! Placement of UEs: owner, serving host and replicas of each UE.
 //!
 //! [`balance`] maps buckets to hosts and chooses hosts for messages. [`balancer`], [`cluster`] and
 //! [`host`] are the state machines of balancer, controller and host. [`ran_nodes`] has a host's RAN

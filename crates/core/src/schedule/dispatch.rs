@@ -1,4 +1,4 @@
-//! Selection of the NF for a procedure (seed 1, Algorithm 2), and other policies.
+//! Selection of the NF for a procedure (MMLite, Algorithm 2), and other policies.
 
 use super::estimate::{ServiceTime, completion};
 use crate::hash::hash_pair;

@@ -1,8 +1,7 @@
-//! Estimate of the completion time of a procedure at an NF (seed 1).
+//! Estimate of the completion time of a procedure at an NF (MMLite).
 //!
 //! The equations are `W_i = q_i T_t / c_i` and `T_i = (q_i / c_i + 1) T_t`. `T_t` is the time of
-//! procedure type `t` alone on a core. It is calibrated at start and updated by measurement (DESIGN
-//! decision 11).
+//! procedure type `t` alone on a core. It is calibrated at start and updated by measurement.
 
 use vireo_types::Duration;
 

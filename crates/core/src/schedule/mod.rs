@@ -1,9 +1,9 @@
-//! Scheduling of procedures within a host: decisions of seed 1 as pure functions.
+//! Scheduling of procedures within a host: decisions of MMLite as pure functions.
 //!
 //! The inputs are queue lengths, shares and measured times:
 //!
-//! - [`estimate`]: completion time of a procedure at an NF (equations 1 and 2 of seed 1),
-//! - [`dispatch`]: NF of a procedure (Algorithm 2 of seed 1, and baselines),
+//! - [`estimate`]: completion time of a procedure at an NF (equations 1 and 2 of MMLite),
+//! - [`dispatch`]: NF of a procedure (Algorithm 2 of MMLite, and baselines),
 //! - [`kind`]: kinds of procedures and messages,
 //! - [`shares`]: part of a core of each NF,
 //! - [`deficit`]: enforcement of the shares by a worker,

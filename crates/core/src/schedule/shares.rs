@@ -1,4 +1,4 @@
-//! Shares of a core for NFs (seed 1).
+//! Shares of a core for NFs (MMLite).
 //!
 //! `P_i = SLO_min / SLO_i`, `C_i = P_i / sum P_j` over the *active* NFs, with limits for each
 //! slice. A violation raises the priority of an NF a little. If that is not enough, another NF is

@@ -47,7 +47,7 @@ pub(super) fn proceed(sm: &mut SmContext, before: N4State, env: &Env<'_>, out: &
         (N4State::Establishing, N4State::Establishing) | (N4State::Updating { .. }, N4State::Updating { .. }) => {
             sm.n4 = N4State::Converting;
         }
-        // It is being deleted, or established anew in the dialect.
+        // It is being deleted, or established again in the dialect.
         _ => {}
     }
 }

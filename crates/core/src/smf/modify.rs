@@ -165,7 +165,7 @@ pub(super) fn upf_answered(sm: &mut SmContext) -> bool {
     true
 }
 
-/// Handles that the UPF gets the session anew, with the present rate.
+/// Handles that the UPF gets the session again, with the present rate.
 pub(super) fn upf_lost(sm: &mut SmContext) {
     if let Some(change) = &mut sm.terms.change {
         change.upf = UpfUpdate::Done;

@@ -111,7 +111,7 @@ fn not_established(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut
     sm.n4 = N4State::Deleted;
     match sm.stage {
         Stage::Requested { .. } => release::reject(sm, cause, out),
-        // The UPF was to establish the session anew. The UE must request it itself, and may get
+        // The UPF was to establish the session again. The UE must request it itself, and may get
         // another UPF.
         Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established => {
             release_session(sm, GsmCause::ReactivationRequested, env, out)

@@ -1,7 +1,7 @@
 //! Index from a UE's address to its downlink entry.
 //!
-//! Arrays cover the pools, whose addresses this core assigns (DESIGN decision 8). A hash covers all
-//! other addresses. The kernel program reads the same arrays.
+//! Arrays cover the pools, whose addresses this core assigns. A hash covers all other addresses.
+//! The kernel program reads the same arrays.
 
 use crate::network::Pool;
 use crate::sys::shared::Shared;

@@ -1,5 +1,4 @@
-//! Slices of the user plane, each with dedicated workers (seed 2, PEPC, with state that exists
-//! once).
+//! Slices of the user plane, each with dedicated workers (PEPC, with state that exists once).
 //!
 //! A flood of packets in one slice does not take capacity from the others. The entries are common
 //! to all slices. A word for each TEID index and each UE address names the worker of a user's

@@ -168,7 +168,7 @@ fn each_pair_of_roles_takes_its_own_and_no_other() {
             // Connects with another certificate, with any greeting.
             if *name != shown(connects) {
                 let [connecting, taking] = ended(between((thief, connects), (of(takes), takes), expected));
-                let refused = format!("its certificate is for {name} in cluster {NAME}");
+                let refused = format!("the certificate of the peer is for {name} in cluster {NAME}");
                 let is_other = expected.1.iter().any(|role| shown(*role) == *name);
                 match is_other {
                     // Its certificate is one of the expected ones, but it greets with another role.
@@ -186,7 +186,7 @@ fn each_pair_of_roles_takes_its_own_and_no_other() {
             // Accepts connections with another certificate.
             if *name != shown(takes) {
                 let [connecting, taking] = ended(between((of(connects), connects), (thief, takes), expected));
-                let refused = format!("its certificate is for {name} in cluster {NAME}");
+                let refused = format!("the certificate of the peer is for {name} in cluster {NAME}");
                 assert!(connecting.to_string().contains(&refused), "{name} as {takes:?}: {connecting}");
                 assert!(taking.to_string().contains("does not take this member's certificate"), "{taking}");
             }

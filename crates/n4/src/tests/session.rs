@@ -128,6 +128,30 @@ fn key_identifies_one_request() {
     assert_ne!(view(&sent[0]).sequence(), view(&first).sequence());
 }
 
+/// Requests to the UPF of this process leave nothing behind.
+#[test]
+fn answered_request_is_not_remembered() {
+    let mut bench = Bench::associated();
+    bench.n4.set_lossless(UPF);
+    let mut exchange = || {
+        bench.submit(Some(9), seid(1), &deletion()).expect("sent");
+        let sequence = view(&bench.sent_one()).sequence();
+        bench.receive(&deletion_response(Cause::REQUEST_ACCEPTED, seid(1).0, sequence));
+        sequence
+    };
+    let first = exchange();
+    assert_eq!(exchange(), first + 1, "it is another request");
+    // It is one request as long as it has no answer.
+    bench.submit(Some(9), seid(1), &deletion()).expect("sent");
+    assert_eq!(bench.submit(Some(9), seid(1), &deletion()), Ok(Submitted::Waiting));
+    // Another UPF may lose responses.
+    bench.n4.set_lossless(SocketAddr::from(([192, 0, 2, 66], PORT)));
+    bench.sent();
+    bench.receive(&deletion_response(Cause::REQUEST_ACCEPTED, seid(1).0, first + 2));
+    bench.submit(Some(9), seid(1), &deletion()).expect("sent");
+    assert_eq!(view(&bench.sent_one()).sequence(), first + 2);
+}
+
 #[test]
 fn numbers_wrap_and_skip_those_in_use() {
     let mut bench = Bench::associated_with(|config| {

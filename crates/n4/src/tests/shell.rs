@@ -35,3 +35,31 @@ fn shell_sends_and_receives_datagrams() {
     assert!(poll(&mut shell, 2)[1].starts_with("Deliver"));
     assert_eq!((shell.unsent(), shell.counters().outstanding), (0, 0));
 }
+
+/// Only an endpoint that others may take over from has a UPF recognise repeats.
+#[test]
+fn only_shared_endpoint_repeats_requests() {
+    #[derive(Debug)]
+    struct Upf(SocketAddr, std::sync::mpsc::SyncSender<bool>);
+
+    impl InProcess for Upf {
+        fn address(&self) -> SocketAddr {
+            self.0
+        }
+
+        fn exchange(&self, _: SocketAddr, _: &[u8], may_repeat: bool, _: &mut dyn FnMut(Vec<u8>)) {
+            self.1.send(may_repeat).expect("a test that receives");
+        }
+    }
+
+    for shared in [false, true] {
+        let upf: SocketAddr = "127.0.0.1:8805".parse().expect("an address");
+        let (sender, received) = std::sync::mpsc::sync_channel(1);
+        let config = Config { shared, ..Config::new(upf.ip(), vec![upf], RecoveryTimeStamp(1), 0) };
+        let direct = Box::new(Upf(upf, sender));
+        let mut shell =
+            Endpoint::bind("127.0.0.1:0".parse().expect("an address"), config, Some(direct)).expect("loopback");
+        shell.poll(Instant(1), &mut |_| {}).expect("a good socket");
+        assert_eq!(received.try_recv(), Ok(shared), "with the setup request");
+    }
+}

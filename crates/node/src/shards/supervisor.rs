@@ -132,7 +132,7 @@ impl Drop for ShardSupervisor {
         let _ = self.stop.try_send(());
         self.waker.wake();
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the supervisor of the shards has failed");
+            tracing::error!("supervisor of shards failed");
         }
     }
 }
@@ -253,7 +253,7 @@ impl SupervisorThread {
         if let Err(error) = poll(&mut fds, Some(&timeout))
             && error != rustix::io::Errno::INTR
         {
-            tracing::error!(%error, "the ends of shards cannot be waited for; looking from time to time");
+            tracing::error!(%error, "pidfd wait failed; polling shards");
             std::thread::sleep(wait);
         }
         if fds[0].revents().contains(PollFlags::IN) {
@@ -270,7 +270,7 @@ impl SupervisorThread {
             };
             match kind {
                 ShardEventKind::Ready { host } => {
-                    tracing::info!(shard, pid, host, took = ?running.started.elapsed(), "a shard serves");
+                    tracing::info!(shard, pid, host, took = ?running.started.elapsed(), "shard serves");
                     running.host = Some(host);
                     supervised.back_off = Duration::ZERO;
                     let link = {
@@ -312,7 +312,7 @@ impl SupervisorThread {
                 return Err(ShardError::Start { shard, why });
             }
             let (stage, reason) = (Stage::Ended, why.unwrap_or_else(|| describe(cause)));
-            tracing::warn!(shard, pid, host, reason, "a shard has ended; others have its UEs, and a new one starts");
+            tracing::warn!(shard, pid, host, reason, "shard ended; other shards take over its UEs, starting a new one");
             let mut states = self.states.lock();
             let ends = states[shard].ends + 1;
             states[shard] = ShardState { pid: 0, stage, host: None, ends, link: None };
@@ -350,7 +350,7 @@ impl SupervisorThread {
             if self.shards[shard].start_at.is_some_and(|at| now >= at)
                 && let Err(error) = self.launch(shard)
             {
-                tracing::error!(shard, %error, "a shard does not start; trying again");
+                tracing::error!(shard, %error, "shard does not start; retrying");
                 self.shards[shard].start_at = Some(now + LONGEST_BACK_OFF);
             }
         }

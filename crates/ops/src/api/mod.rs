@@ -283,7 +283,7 @@ fn socket(config: &ApiConfig, port: Option<u16>, takes_over: bool) -> Result<Opt
             Err(ApiError::Socket { path, source })
         }
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "the API has no unix socket; set api.socket to a path of its own");
+            tracing::warn!(path = %path.display(), %error, "API has no unix socket; set api.socket to another path");
             Ok(None)
         }
     }

@@ -148,10 +148,10 @@ pub trait StatusSource: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DrainError {
     /// This process is not the controller.
-    #[error("hosts leave at the word of the controller: give the address of its API (--api)")]
+    #[error("this process is not the controller; give the address of its API (--api)")]
     NoController,
     /// The cluster map has no such host.
-    #[error("the map that holds has no such host: `vireo cluster status` shows those that there are")]
+    #[error("the cluster map has no such host; `vireo cluster status` lists the hosts")]
     NoHost,
 }
 
@@ -159,7 +159,9 @@ pub enum DrainError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RelocateError {
     /// This process is a UPF without a core.
-    #[error("sessions are moved between UPFs by the core that has them: give the address of its API (--api)")]
+    #[error(
+        "this process is a UPF without a core, which relocates no sessions; give the address of the API of the core (--api)"
+    )]
     NoCore,
     /// No UPF has this name.
     #[error("there is no UPF {name}: this core has {known}")]
@@ -173,7 +175,7 @@ pub enum RelocateError {
     #[error("no such UE is known")]
     NoUe,
     /// The host does not answer in time.
-    #[error("the core is too busy to take the order: try again")]
+    #[error("the core does not answer in time; try again")]
     Busy,
 }
 

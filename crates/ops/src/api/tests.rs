@@ -355,7 +355,7 @@ fn relocation_needs_post_and_no_web_page() {
     let (server, _, _) = start();
     let path = "/sessions/move?supi=imsi-999700000000001&to=edge";
     let (line, body) = request(&server, "POST", path);
-    assert!(line.contains("404") && body.contains("by the core that has them"), "{line} {body}");
+    assert!(line.contains("404") && body.contains("a UPF without a core"), "{line} {body}");
     for bad in ["supi=me&to=edge", "supi=imsi-999700000000001", "to=edge", "supi=imsi-999700000000001&to=edge&x=1"] {
         assert!(request(&server, "POST", &format!("/sessions/move?{bad}")).0.contains("400"), "{bad}");
     }

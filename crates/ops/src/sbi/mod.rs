@@ -217,12 +217,12 @@ mod tests {
         let [host, upf] = ["host", "upf"].map(|role| files(&ours, directory.path(), role));
         let cases = [
             (stranger, "its certificate is of none of sbi.tls.authorities".to_owned()),
-            (far, format!("its certificate is for no role in cluster {NAME}")),
+            (far, format!("the certificate of the peer is for no role in cluster {NAME}")),
             (expired, "its certificate has expired".to_owned()),
-            (host, format!("its certificate is for host in cluster {NAME}")),
-            (upf, format!("its certificate is for upf in cluster {NAME}")),
+            (host, format!("the certificate of the peer is for host in cluster {NAME}")),
+            (upf, format!("the certificate of the peer is for upf in cluster {NAME}")),
             // An AMF where an SMF is expected.
-            (amf.clone(), format!("its certificate is for amf in cluster {NAME}")),
+            (amf.clone(), format!("the certificate of the peer is for amf in cluster {NAME}")),
         ];
         let cases = cases.map(|(files, says)| {
             let strange = start_smf(&files);

@@ -5,8 +5,7 @@
 //!
 //! The supervisor decides nothing about slices, NFs or takeover. It reports started and reaped
 //! workers by [`WorkerEvent`]. The resources of a worker may be reassigned only after its process
-//! is reaped: a stopped process that wakes up must find nothing of its own left (DESIGN decision
-//! 3).
+//! is reaped: a stopped process that wakes up must find nothing of its own left.
 //!
 //! Workers are children of the supervisor thread, and their death signal depends on that thread
 //! (prctl(2), PR_SET_PDEATHSIG): no worker outlives the host, however it ends. Each worker has its
@@ -222,7 +221,7 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         self.send(Command::Stop);
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread that looks after the workers has failed");
+            tracing::error!("supervisor of workers failed");
         }
     }
 }

@@ -108,7 +108,7 @@ impl SupervisorThread {
             match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
-                    tracing::error!(%error, "the ends of workers cannot be waited for; looking from time to time");
+                    tracing::error!(%error, "pidfd wait failed; polling workers");
                     std::thread::sleep(self.closely());
                 }
             }

@@ -37,12 +37,12 @@ pub enum GrpcError {
     #[error("{path:?} is not where {expected}")]
     OtherResource { path: String, expected: &'static str },
     /// The body is already encoded as JSON.
-    #[error("what is in JSON already is not said in gRPC")]
+    #[error("bug: a JSON body has no form in gRPC")]
     Json,
     /// The body belongs to responses.
-    #[error("what answers is no request")]
+    #[error("the message is a response, not a request")]
     NotARequest,
     /// The response to a creation has no location.
-    #[error("what was made has no name")]
+    #[error("the created resource has no name")]
     NoLocation,
 }

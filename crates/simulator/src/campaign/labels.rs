@@ -1,6 +1,6 @@
 //! Machine labels of hosts, in some of the seeds.
 //!
-//! Their draws have a random stream of their own: the other seeds run as without labels.
+//! Labels use a separate random stream: the other seeds run as without labels.
 
 use super::mutation::Mutation;
 use rand::rngs::StdRng;

@@ -19,8 +19,8 @@ pub enum Mutation {
     RepeatsSent,
     /// The new owner does not enter the replica entries.
     CopiesForgotten,
-    /// Hosts continue UEs of unknown RAN nodes as if these nodes were gone, and own UEs before they
-    /// know any node.
+    /// Hosts continue UEs of unknown RAN nodes as if these nodes did not exist, and own UEs before
+    /// they know any node.
     NodesNotAwaited,
     /// The controller does not know the machines of hosts.
     LabelsIgnored,

@@ -179,8 +179,12 @@ pub(super) fn config_with_short_timers(rats: Rats) -> CoreConfig {
 }
 
 /// Returns the configuration with timers that expire while a host is slow or a link is cut.
+///
+/// The fifth expiry of T3450 ends the registration of a 4G UE (TS 24.301 5.5.1.2.7), that of T3550
+/// does not (TS 24.501 5.5.1.2.8). Effects wait for a dead replica for up to 200 ms.
 pub(super) fn config_with_shortest_timers(rats: Rats) -> CoreConfig {
-    config_with_timers(rats, (Duration::from_millis(60), Duration::from_millis(40)))
+    let t35xx = if rats == Rats::Nr { 40 } else { 120 };
+    config_with_timers(rats, (Duration::from_millis(60), Duration::from_millis(t35xx)))
 }
 
 fn config_with_timers(rats: Rats, (t3513, t35xx): (Duration, Duration)) -> CoreConfig {

@@ -81,7 +81,7 @@ impl Simulation {
             network.trace(format!("each UE has {replicas} replicas"));
             let has_shortest_timers = is_sound && seed % 4 == 3 || setup.mutation == Some(Mutation::DeadlineAtReplica);
             network.config = Rc::new(if has_shortest_timers {
-                network.trace("deadlines of UEs come due within 60 ms".into());
+                network.trace("deadlines of UEs come due within 120 ms".into());
                 ran::config_with_shortest_timers(setup.rats)
             } else {
                 ran::config_with_short_timers(setup.rats)

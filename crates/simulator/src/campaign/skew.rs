@@ -1,8 +1,8 @@
 //! Skewed load of buckets, in the seeds whose controller weights hosts by their load.
 //!
 //! The four UEs of a simulation are no measure of load. Each bucket therefore has a random load and
-//! each host a random speed, by which hosts report a CPU use. Both have a random stream of their
-//! own: the other seeds run as without it.
+//! each host a random speed, by which hosts report a CPU use. Both use a separate random stream:
+//! the other seeds run as without it.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

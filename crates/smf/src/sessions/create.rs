@@ -33,7 +33,7 @@ impl Sessions {
             Ok(Some(subscription)) => subscription,
             Ok(None) => return Err((reply, denied("SUBSCRIPTION_DENIED", "no such subscriber"))),
             Err(error) => {
-                tracing::error!(error, "what a subscriber may do is not known");
+                tracing::error!(error, "subscription not known");
                 let why = "the subscriber database does not answer";
                 return Err((reply, Reply::problem(&ProblemDetails::new(500, "SYSTEM_FAILURE", why))));
             }

@@ -151,7 +151,7 @@ impl Sessions {
     pub(super) fn fetched(&mut self, ltmsi: Ltmsi, task: Task, session: Box<Session>, known: RecordBase, now: Instant) {
         let is_it = self.index.get(&ltmsi).is_none_or(|entry| entry.seid == session.sm.pfcp.cp_seid);
         if !is_it || !session.is_piggybacked() || session.sm.pfcp.cp_seid.ltmsi() != ltmsi {
-            tracing::error!("the AMF has another SM context than the one asked for");
+            tracing::error!("AMF has another SM context than the requested one");
             return self.abandon(ltmsi, task, None, now);
         }
         self.add_to_memory(session, known.version, now);
@@ -219,7 +219,7 @@ impl Sessions {
 fn piggybacked(session: &Session, version: Version) -> Option<PiggybackedSmContext> {
     let octets = session.travelling();
     if octets.is_none() {
-        tracing::error!("an SM context is too long to travel: it stays in memory; please report it");
+        tracing::error!("bug: SM context too long for piggyback; kept in memory");
     }
     octets.map(|octets| PiggybackedSmContext { version, octets })
 }

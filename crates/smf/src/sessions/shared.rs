@@ -114,9 +114,7 @@ impl Sessions {
         let session = own.map(|own| Session::from_part(self.format(), own));
         match session {
             Some(None) => {
-                tracing::error!(
-                    "a part of a record is no SM context of this release: is state.key another program's too?"
-                );
+                tracing::error!("part of a record is no SM context of this release; check state.key");
                 return self.abandon(ltmsi, task, None, now);
             }
             None if !matches!(task.turn, SmEvent::Create(_)) => {
@@ -173,7 +171,7 @@ impl Sessions {
             Some(session) if outcome.changed => match self.format().encode(session) {
                 Ok(octets) => put.push((name, octets)),
                 Err(error) => {
-                    tracing::error!(%error, "an SM context cannot be stored: please report it");
+                    tracing::error!(%error, "bug: SM context does not encode");
                     return self.abandon(ltmsi, task, Some(outcome), now);
                 }
             },

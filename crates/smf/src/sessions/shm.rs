@@ -87,7 +87,7 @@ impl ShmSessions {
             Ok(Some(Encoded::Whole(octets))) => Some(octets),
             Ok(None) => None,
             Ok(Some(Encoded::Parts(_))) | Err(_) => {
-                tracing::error!("an SM context cannot be stored: please report it");
+                tracing::error!("bug: SM context does not encode");
                 return Err(RecordError::NotARecord);
             }
         };
@@ -100,7 +100,7 @@ impl ShmSessions {
         match &result {
             Err(RecordError::Full) if std::mem::replace(&mut self.full, true) => {}
             Err(error) => {
-                tracing::warn!(%error, "a transaction was not committed: it is void (see state.database, state.ues)")
+                tracing::warn!(%error, "transaction not committed; see state.database, state.ues")
             }
             Ok(_) => self.full = false,
         }
@@ -178,7 +178,7 @@ impl Sessions {
                 self.actions.push(Action::Reply(reply, answer));
             }
             None if behind.len() < BEHIND => behind.push_back(task),
-            None => tracing::error!("too much waits for an SM context: its records have no room"),
+            None => tracing::error!("too many requests wait for an SM context: no room for records"),
         }
         None
     }

@@ -82,13 +82,13 @@ pub struct RecordPart<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// The stored version differs from the expected one.
-    #[error("the record was committed by somebody else in the meantime")]
+    #[error("the record has another version: another process has committed it")]
     Conflict,
     /// The store is full.
-    #[error("the database of records is full: give it more memory, or let it keep less")]
+    #[error("the database of records is full; give it more memory, or remove other data")]
     Full,
     /// The record exceeds the maximum size of the store, however much space is free.
-    #[error("a record of {octets} octets cannot be kept where one has {most} at the most")]
+    #[error("a record has {octets} bytes; at most {most} are allowed")]
     TooLarge {
         /// Size of the record in bytes.
         octets: usize,
@@ -103,7 +103,7 @@ pub enum RecordError {
     #[error("the database of records has not answered: {0}")]
     OutcomeUnknown(String),
     /// The key holds something else than a record.
-    #[error("the database of records has something else than a record: is it another program's too?")]
+    #[error("the database of records has a value that is no record; give other programs another database or state.key")]
     NotARecord,
     /// The record is sealed with another key.
     #[error("the records are sealed with another key: give all functions the same state.key-file")]

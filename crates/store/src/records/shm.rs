@@ -61,17 +61,17 @@ pub enum ShmError {
     #[error("{} would not be in memory: name a directory of a memory file system, such as /dev/shm", .0.display())]
     NotInMemory(PathBuf),
     /// Another process uses the file.
-    #[error("another process has the records in {}: end it first, or give this one another name for its records", .0.display())]
+    #[error("another process uses the records in {}; stop it first, or set another state.key", .0.display())]
     InUse(PathBuf),
     /// The file belongs to another user or is not a file of records.
-    #[error("{} holds no records of this user's alone: remove it, or choose another place for them", .0.display())]
+    #[error("{} is not a file of records of this user; remove it, or choose another directory", .0.display())]
     Foreign(PathBuf),
     /// The file was written by another release.
-    #[error("the records in {} are another release's: go on with that one, or remove the file, and what is in it is lost", .0.display())]
+    #[error("the records in {} are of another release; continue with that release, or remove the file and lose its records", .0.display())]
     Release(PathBuf),
     /// The file system has not enough room for the maximum size of the file.
     #[error(
-        "the records in {} may need {} MiB, and {} MiB are free: give the file system more room, or let there be fewer records",
+        "the records in {} may need {} MiB, and {} MiB are free; enlarge the file system, or lower state.ues or upf.max-sessions",
         .path.display(), .needed >> 20, .free >> 20
     )]
     NoRoom {
@@ -82,7 +82,7 @@ pub enum ShmError {
         free: u64,
     },
     /// The number of records is out of range.
-    #[error("so many records cannot be: {0}")]
+    #[error("the number of records is out of range: {0}")]
     Sizes(String),
 }
 

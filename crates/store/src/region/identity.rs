@@ -33,7 +33,7 @@ pub enum InsertError {
     #[error("the identifier leads to another UE")]
     InUse(Slot),
     /// The index or the slot table is full.
-    #[error("the state region has as many UEs as it was made for; make it larger (state.ues)")]
+    #[error("the state region is full; raise state.ues")]
     Full,
     /// The slot already has the maximum of three aliases.
     #[error("the UE has too many LTMSIs; drop those that it does not use any more")]

@@ -1,7 +1,7 @@
 //! The state region: UE contexts, indexes and queues of a host in shared memory.
 //!
-//! The host and its worker processes map the same memory (DESIGN decisions 3 and 4). It holds the
-//! contexts of the host's UEs, the indexes that find them and the events that wait for them.
+//! The host and its worker processes map the same memory. It holds the contexts of the host's UEs,
+//! the indexes that find them and the events that wait for them.
 //!
 //! Everything is a 64-bit word with a number, so that the mapping address does not matter. A
 //! process commits each change by one compare-and-swap. A process that is killed at any instruction

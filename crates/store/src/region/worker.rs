@@ -54,13 +54,13 @@ impl SingleWorker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
     /// The number exceeds the configured maximum of workers.
-    #[error("the state region was not made for so many workers; make it anew (state.workers)")]
+    #[error("bug: the number of the worker exceeds the maximum of the state region")]
     Number,
     /// Another worker uses the number, or died and is not reclaimed yet.
     #[error("another worker has this number")]
     NumberInUse,
     /// Another worker uses the region exclusively.
-    #[error("another worker has the state region for itself")]
+    #[error("another worker uses the state region exclusively")]
     Sole,
 }
 

@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// Announces within a transaction that it seals all secrets anew, which is no change of a
+    /// Announces within a transaction that it seals all secrets again, which is no change of a
     /// subscriber.
     pub(super) async fn announce_rekey(self, connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
         match self {

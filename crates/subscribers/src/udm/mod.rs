@@ -111,8 +111,7 @@ pub enum UdmError {
 ///
 /// It answers at once if the record is cached and the identity is not concealed ([`Udm::try_now`]);
 /// else later, from its own threads ([`Udm::submit`]). De-concealment has its own threads and
-/// bounded queue, so that a storm of initial registrations delays no other requests (DESIGN
-/// decision 10).
+/// bounded queue, so that a storm of initial registrations delays no other requests.
 ///
 /// Sequence numbers derive from the time (see `sqn.rs`), and an AUTS changes a stored offset.
 /// Changes that another process makes in the database take effect within about a second. The

@@ -1,7 +1,7 @@
 //! Flow rules of sessions whose rules do not fit into entries.
 //!
-//! An entry has one or two cache lines for each direction (DESIGN decision 8). This Rust module
-//! decides whether a session needs flow rules, and compiles them for the datapath.
+//! An entry has one or two cache lines for each direction. This Rust module decides whether a
+//! session needs flow rules, and compiles them for the datapath.
 
 use crate::machine::compile::{DownlinkPlan, Downlinks, Uplinks, downlink, in_order, quality};
 use crate::machine::entries::overlap;

@@ -251,10 +251,24 @@ impl Upf {
         SocketAddr::new(first.copied().unwrap_or(from.ip()), from.port())
     }
 
-    /// Processes a datagram from N4.
+    /// Processes a datagram from N4. A repeat of a request gets the stored response.
     pub(crate) fn receive(
         &mut self,
         from: SocketAddr,
+        datagram: &[u8],
+        now: Timestamps,
+        plane: &mut impl TablesAccess,
+        out: &mut Outgoing,
+    ) {
+        self.process((from, true), datagram, now, plane, out);
+    }
+
+    /// Processes a datagram. A control plane that loses no response does not repeat requests about
+    /// sessions (`may_repeat` is false). Responses to these are not stored then: there are three
+    /// for each UE, for 12 s.
+    pub(crate) fn process(
+        &mut self,
+        (from, may_repeat): (SocketAddr, bool),
         datagram: &[u8],
         now: Timestamps,
         plane: &mut impl TablesAccess,
@@ -286,8 +300,11 @@ impl Upf {
         }
         let known = self.is_known(from);
         let sequence = message.sequence();
-        let response_key = self.response_key(from);
-        if let Some(answer) = self.responses.find(response_key, sequence, datagram, now.instant) {
+        let stores = may_repeat || !is_about_session(kind);
+        let response_key = stores.then(|| self.response_key(from));
+        if let Some(key) = response_key
+            && let Some(answer) = self.responses.find(key, sequence, datagram, now.instant)
+        {
             out.push((from, answer.to_vec()));
             self.stats.repeated += 1;
             return;
@@ -313,8 +330,11 @@ impl Upf {
         }
         // Responses to unknown senders are not stored: their requests change nothing, and would
         // displace other responses.
-        if kind != MessageType::HEARTBEAT_REQUEST && (known || self.is_known(from)) {
-            self.responses.keep(response_key, sequence, datagram, answer.clone(), now.instant);
+        if let Some(key) = response_key
+            && kind != MessageType::HEARTBEAT_REQUEST
+            && (known || self.is_known(from))
+        {
+            self.responses.keep(key, sequence, datagram, answer.clone(), now.instant);
         }
         out.push((from, answer));
     }
@@ -591,6 +611,16 @@ impl Upf {
         response.emit(answer, cp_seid, message.sequence()).ok()?;
         Some(response.cause)
     }
+}
+
+/// Returns true for a request about one session.
+fn is_about_session(kind: MessageType) -> bool {
+    matches!(
+        kind,
+        MessageType::SESSION_ESTABLISHMENT_REQUEST
+            | MessageType::SESSION_MODIFICATION_REQUEST
+            | MessageType::SESSION_DELETION_REQUEST
+    )
 }
 
 /// Returns the datapath's clock in seconds.

@@ -136,7 +136,7 @@ impl Upf {
     ) -> bool {
         session.worker = self.slices.existing_worker(session.worker);
         if let Err(refused) = session.install(seid, &self.settings, &mut self.addresses, plane) {
-            warn!("a session that was here before cannot be had any more: {:?}", refused.error);
+            warn!("stored session not restored: {:?}", refused.error);
             return false;
         }
         self.enter(seid, session, now);
@@ -153,7 +153,7 @@ impl Upf {
             return;
         }
         if self.sessions.change(&seid, |own| own.adopt(*session)) == Some(false) {
-            warn!("a session's record says other than its packets go by, which is what holds: who else writes there?");
+            warn!("session record changed by another writer; packets use the state of this process");
         }
     }
 

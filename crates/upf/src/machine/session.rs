@@ -357,7 +357,7 @@ impl Session {
                 if let Err(refused) =
                     compile::apply(tables, released, of, rules, records, &ModificationScope::default())
                 {
-                    tracing::warn!("a quota is used up, and its action cannot be had: {:?}", refused.error);
+                    tracing::warn!("quota spent and its action not applied: {:?}", refused.error);
                 }
                 usage::rebase(rules, tables, seid, records);
                 records.watch(tables, seid, volume_left(&rules.urrs));
@@ -493,7 +493,7 @@ fn touched(request: &SessionModificationRequest, before: &Rules) -> Modification
 mod tests {
     #[test]
     fn session_is_at_most_1_kib() {
-        // a share of the limit of 2 KiB per session (DESIGN, numbers to reach)
+        // a share of the limit of 2 KiB per session
         assert!(size_of::<super::Session>() <= 1024, "{} octets", size_of::<super::Session>());
     }
 }

@@ -202,7 +202,7 @@ fn reread_shared(of: &RecordsConfig, stop: &AtomicBool, mut report: impl FnMut(N
             Ok(())
         });
         if let Err(error) = looked {
-            tracing::warn!(%error, "the records of UEs are looked at later");
+            tracing::warn!(%error, "records of UEs not read; retrying later");
         }
     }
 }

@@ -485,15 +485,15 @@ impl PersistentUpf {
             }
             (Running::Checking(commit), OperationResult::Loaded(Ok(found))) => self.checked(on, name, commit, found),
             (Running::Loading(task), OperationResult::Loaded(Err(error)) | OperationResult::Changed(Err(error))) => {
-                warn!(%error, "a transaction was not carried out");
+                warn!(%error, "transaction not executed");
                 self.abandon(on, name, task);
             }
             (Running::Committing(commit) | Running::Checking(commit), done) => {
-                error!(?done, "what has changed cannot be committed: nobody is told of it");
+                error!(?done, "bug: change not committed; no response sent");
                 commit.tickets.iter().for_each(|ticket| drop(self.take_ticket(*ticket)));
                 self.next(name);
             }
-            (running, done) => error!(?running, ?done, "an answer to another question: please report it"),
+            (running, done) => error!(?running, ?done, "bug: response to another request"),
         }
     }
 
@@ -518,7 +518,7 @@ impl PersistentUpf {
         if let Some(found) = found.filter(|_| name.collection == COLLECTION) {
             let Some(FoundSession { session, answered: before, known: loaded }) = self.decoded(name, found, on.now.ntp)
             else {
-                error!("a record is no session of this release: is state.key another program's too?");
+                error!("record is no session of this release; check state.key");
                 return self.abandon(on, name, task);
             };
             (known, answered) = (loaded, before.clone());
@@ -630,7 +630,7 @@ impl PersistentUpf {
         };
         commit.value = match value {
             Some(None) => {
-                error!("a session cannot be stored: please report it");
+                error!("bug: session does not encode");
                 return self.done(on, name, commit);
             }
             // The session came and went between two transactions, or never existed. Or the UE's
@@ -698,7 +698,7 @@ impl PersistentUpf {
             return self.done(on, name, commit);
         }
         if own {
-            warn!("a session's record was written by somebody else: what its packets go by is written again");
+            warn!("session record changed by another writer; writing it again");
         }
         self.commit(on, name, known, commit);
     }

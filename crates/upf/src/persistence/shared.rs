@@ -95,7 +95,7 @@ impl PartLocations {
             let part =
                 shared_record::decode_octets(*format, kept).and_then(|part| postcard::from_bytes::<Part>(&part).ok());
             let Some(Part { head, upf, session }) = part else {
-                error!("a part of a record is no session of this release: is state.key another program's too?");
+                error!("part of a record is no session of this release; check state.key");
                 continue;
             };
             if upf != *own || self.removed.contains(&head.seid) {
@@ -219,7 +219,7 @@ impl PersistentUpf {
     ) {
         for written in self.places.found(record, found, on.now.ntp) {
             if !on.upf.sessions.contains_key(&written.0) {
-                warn!("a session that was answered for in the life before was committed late: it is set up again");
+                warn!("session of the former process committed late; establishing it");
                 on.upf.adopt(written, on.now, on.plane);
             }
         }

@@ -64,13 +64,14 @@ impl UpfShared {
         self.upf().deadline()
     }
 
-    /// Processes a datagram. Returns true if the next deadline has become earlier.
-    pub(crate) fn receive(&self, from: SocketAddr, datagram: &[u8], out: &mut Outgoing) -> bool {
+    /// Processes a datagram, which the peer may send again or not. Returns true if the next
+    /// deadline has become earlier.
+    pub(crate) fn receive(&self, (from, may_repeat): (SocketAddr, bool), datagram: &[u8], out: &mut Outgoing) -> bool {
         let (traced, answered) = (tracer().map(|tracer| (tracer, clock())), out.len());
         let now = self.now();
         let mut upf = self.upf();
         let before = upf.deadline();
-        upf.receive(from, datagram, now, &mut self.plane(), out);
+        upf.process((from, may_repeat), datagram, now, &mut self.plane(), out);
         if let Some((tracer, start)) = traced {
             out[answered..].iter().for_each(|(_, datagram)| tracer.executed(datagram, start, clock()));
         }
@@ -104,9 +105,9 @@ impl InProcess for InProcessN4 {
         self.address
     }
 
-    fn exchange(&self, from: SocketAddr, datagram: &[u8], answer: &mut dyn FnMut(Vec<u8>)) {
+    fn exchange(&self, from: SocketAddr, datagram: &[u8], may_repeat: bool, answer: &mut dyn FnMut(Vec<u8>)) {
         let mut out = Outgoing::new();
-        if self.served.receive(from, datagram, &mut out) {
+        if self.served.receive((from, may_repeat), datagram, &mut out) {
             self.served.wake.wake();
         }
         out.extract_if(.., |(to, _)| *to == from).for_each(|(_, datagram)| answer(datagram));

@@ -63,7 +63,7 @@ pub enum UpfError {
     N4NotLocal(IpAddr),
     /// The unspecified address is not permitted, because the UPF sends its address to control
     /// planes.
-    #[error("the N4 address must be one address of this machine, not {0}: control planes are told it")]
+    #[error("the N4 address must be one address of this machine, not {0}; control planes send to it")]
     N4Unspecified(IpAddr),
     #[error("the pools {0} and {1} overlap: give each data network addresses of its own")]
     Overlap(String, String),
@@ -446,7 +446,7 @@ impl Server {
         let mut upkeep = self.served.now().instant + UPKEEP.into();
         // a peer that waits for a response must not wait for the processing of packets
         if let Err(error) = vireo_datapath::request_short_time_slices() {
-            debug!("the N4 thread takes turns of the usual length: {error}");
+            debug!("N4 thread keeps its scheduler slice: {error}");
         }
         loop {
             let next = self.served.deadline().map_or(upkeep, |deadline| deadline.min(upkeep));
@@ -471,7 +471,7 @@ impl Server {
             let now = self.served.now();
             let second = now.instant >= upkeep;
             if second && self.datapath.has_failed() {
-                tracing::error!("the UPF ends, because a packet thread has");
+                tracing::error!("UPF ends: a packet thread ended");
                 return;
             }
             if second {
@@ -536,7 +536,7 @@ impl Server {
                         true => ues.push(from.ip()),
                         false if !upf.admits(from.ip()) => upf.receive(from, datagram, now, &mut plane, out),
                         false if self.turns.push(&upf, from, datagram) => {}
-                        false => debug!("a slice has too many requests: one from {from} has to come again"),
+                        false => debug!("too many requests for a slice; request of {from} dropped"),
                     }
                 }
                 upf.stats.from_ues += ues.len() as u64;
@@ -596,7 +596,7 @@ fn receive(
 ) {
     match persistence {
         None => {
-            served.receive(from, datagram, out);
+            served.receive((from, true), datagram, out);
         }
         Some(persistence) => {
             let mut on =

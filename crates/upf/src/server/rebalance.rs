@@ -116,7 +116,7 @@ impl Rebalance {
             let workers: Vec<UserRate> = slice.workers.iter().map(load).collect();
             let Some(UserMoves { from, to, users }) = watch.check(&workers) else { continue };
             let (_, own) = move_from(from, users, &(to..to.saturating_add(1)), &mut with);
-            info!(slice = slice.name, from, to, "{own} users are handled by another worker now: theirs had more to do");
+            info!(slice = slice.name, from, to, "{own} users migrated to a less loaded worker");
             moved += own;
         }
         if moved > 0 {

@@ -65,6 +65,37 @@ fn repeated_request_is_executed_once() {
     assert_eq!(b.upf.sessions(), 2);
 }
 
+/// Responses to a control plane of the same process, which loses none, take no memory.
+#[test]
+fn response_without_repeat_is_not_stored() {
+    let mut b = bench();
+    b.associate();
+    let mut octets = vec![];
+    request().emit(&mut octets, 0, 99).expect("short");
+    let once = |b: &mut Bench, octets: &[u8]| {
+        let mut out = vec![];
+        b.upf.process((b.from, false), octets, b.now, &mut b.plane, &mut out);
+        out
+    };
+    let (first, second) = (once(&mut b, &octets), once(&mut b, &octets));
+    assert_ne!(first, second, "the session is set up anew, with another SEID");
+    assert_eq!((first.len(), second.len(), b.upf.sessions(), b.upf.stats.repeated), (1, 1, 1, 0));
+    assert_eq!(b.deliver(&octets).len(), 1);
+    assert_eq!(b.upf.stats.repeated, 0, "no response is found over the network either");
+    // The answer to a setup may be late and come over the network, so that it is repeated.
+    let setup = AssociationSetupRequest {
+        node_id: node(),
+        recovery_time_stamp: RecoveryTimeStamp(1_000),
+        up_function_features: None,
+        cp_function_features: None,
+        session_retention: None,
+    };
+    octets.clear();
+    setup.emit(&mut octets, 100).expect("short");
+    let answers = [(); 2].map(|()| once(&mut b, &octets));
+    assert_eq!((answers[0] == answers[1], b.upf.stats.repeated), (true, 1));
+}
+
 #[test]
 fn given_and_shared_tunnel_ends_are_taken() {
     let mut b = bench();

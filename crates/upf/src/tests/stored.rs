@@ -262,8 +262,8 @@ impl World {
     }
 }
 
-/// 4n messages to the database for a chain of n functions (seed 3): at the UPF a read and a write
-/// for each transaction. The last transaction removes the record.
+/// 4n messages to the database for a chain of n functions (stateless paper): at the UPF a read and
+/// a write for each transaction. The last transaction removes the record.
 #[test]
 fn transaction_costs_one_read_and_one_write() {
     let mut world = World::new();

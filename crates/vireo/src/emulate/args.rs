@@ -93,7 +93,12 @@ pub(super) struct LoadArgs {
     /// Start R UEs per second (open loop); with --load or --mix: procedures
     #[arg(long, value_name = "R")]
     pub(super) rate: Option<f64>,
-    #[arg(long, value_name = "P", help = format!("How the rate goes over time: {} [default: T1]", Pattern::HELP))]
+    #[arg(
+        long,
+        value_name = "P",
+        help = "Vary the rate over time: T1, T2, T3, T4 or poisson [default: T1]",
+        long_help = format!("Vary the rate over time [default: T1]\n\n{}", Pattern::HELP)
+    )]
     pub(super) pattern: Option<Pattern>,
     /// Run weighted activities, e.g. service-request=0.7,xn-handover=0.3
     ///

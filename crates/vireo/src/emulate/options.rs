@@ -157,7 +157,7 @@ fn steady(args: &LoadArgs, ues: u32) -> Result<Option<Steady>, Failure> {
     if args.load.is_empty() {
         return Ok(None);
     }
-    let rate = args.rate.ok_or_else(|| Failure("how many procedures in a second? --load needs --rate".into()))?;
+    let rate = args.rate.ok_or_else(|| Failure("--load needs --rate".into()))?;
     let pattern = args.pattern.clone().unwrap_or(Pattern::Constant);
     Ok(Some(Steady::weighted(&args.load, rate, pattern, args.dwell)))
 }

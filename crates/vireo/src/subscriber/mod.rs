@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// Use this file or postgres:// URL [default: that of the configuration]
     #[arg(long, global = true, value_name = "DATABASE")]
     database: Option<String>,
-    /// Seal K and OPc with the key in FILE [default: DATABASE.key]
+    /// Use the sealing key of K and OPc in FILE [default: DATABASE.key]
     #[arg(long, global = true, value_name = "FILE", requires = "database")]
     key_file: Option<PathBuf>,
     /// Take the database from this configuration [default: vireo.toml]

@@ -132,6 +132,8 @@ fn format_of(path: &Path, given: Option<Format>) -> Result<Format, Failure> {
         Some("json") => Some(Format::Json),
         _ => None,
     };
-    let unknown = || Failure(format!("{} does not say its format: give --format csv or json", path.display()));
+    let unknown = || {
+        Failure(format!("{}: the format does not follow from the file name; give --format csv or json", path.display()))
+    };
     given.or(by_name).ok_or_else(unknown)
 }

@@ -21,7 +21,7 @@ impl ApiSample {
     /// Requests status and metrics from the core.
     pub(super) fn take(api: &Api) -> Result<Self, Failure> {
         let status = serde_json::from_str(&api.fetch("/status?limit=0")?)
-            .map_err(|e| Failure(format!("{api} does not answer like this version of vireo ({e})")))?;
+            .map_err(|e| Failure(format!("{api}: unexpected answer ({e}); use a vireo of the release of the core")))?;
         let metrics = Metrics::read(&api.fetch("/metrics")?);
         Ok(ApiSample { at: Instant::now(), status, metrics })
     }

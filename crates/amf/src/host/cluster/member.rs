@@ -102,7 +102,7 @@ impl Cluster {
         let replicator = &self.member.replicator;
         replicator.has_handoff()
             || replicator.has_peer_message()
-            || replicator.has_proposal_answers()
+            || replicator.has_due_answers()
             || owner.has_released_effects(replicator)
     }
 }

@@ -62,9 +62,9 @@ impl Host {
         let waiting = std::mem::take(&mut restoring.waiting);
         restoring.sessions = FxHashSet::default();
         if missing > 0 {
-            tracing::warn!(missing, "sessions of kept contexts are not at their UPFs yet; RAN nodes are served");
+            tracing::warn!(missing, "sessions of kept contexts not established at their UPFs yet; serving RAN nodes");
         } else {
-            tracing::info!("sessions of kept contexts are set up again");
+            tracing::info!("sessions of kept contexts established again");
         }
         waiting.into_iter().for_each(|(_, input)| self.input(input));
     }

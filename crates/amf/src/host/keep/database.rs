@@ -60,7 +60,7 @@ pub(in crate::host) fn acquire(
         Ok(kept_contexts) => Ok(Some(kept_contexts)),
         Err(error) if is_wanted => Err(error),
         Err(error) => {
-            tracing::warn!(%error, "contexts are not kept for the next start");
+            tracing::warn!(%error, "contexts not kept for the next start");
             Ok(None)
         }
     }
@@ -166,11 +166,11 @@ impl Host {
             _ => return Err(KeepError::Restarted.into()),
         }
         if let Some(reason) = kept_contexts.dropped {
-            tracing::warn!(reason, "kept contexts dropped: their UEs register anew");
+            tracing::warn!(reason, "kept contexts dropped; their UEs register again");
         }
         let Tally { resumed, sessions, unreadable: damaged, void: unregistered, .. } = tally;
         if damaged + unregistered > 0 {
-            tracing::warn!(damaged, unregistered, "kept contexts dropped: their UEs register anew");
+            tracing::warn!(damaged, unregistered, "kept contexts dropped; their UEs register again");
         }
         if resumed > 0 {
             let elapsed_ms = began.elapsed().as_millis() as u64;

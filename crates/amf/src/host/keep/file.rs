@@ -95,7 +95,7 @@ impl Keep {
             Ok((file, opened)) => Ok(Some((Keep::new(file), opened))),
             Err(error) if config.is_wanted => Err(error.into()),
             Err(error) => {
-                tracing::warn!(%error, "contexts are not kept for the next start; see state.keep");
+                tracing::warn!(%error, "contexts not kept for the next start; see state.keep");
                 Ok(None)
             }
         }
@@ -190,7 +190,7 @@ impl Keep {
     fn full(&mut self) {
         if !std::mem::replace(&mut self.is_full, true) {
             let kept = self.file.len();
-            tracing::warn!(kept, "no room to keep more contexts: these UEs register anew after a restart");
+            tracing::warn!(kept, "no room for more kept contexts; further UEs register again after a restart");
         }
     }
 

@@ -259,11 +259,11 @@ fn renew(mut record: HolderRecord, stopped: &Receiver<()>, input_sender: &HostSe
         match record.renew() {
             Renewed::Yes | Renewed::Later => {}
             Renewed::Other => {
-                tracing::warn!("the database of contexts has lost commits: contexts are not kept for the next start");
+                tracing::warn!("database of contexts lost commits; contexts not kept for the next start");
                 return None;
             }
             Renewed::Superseded => {
-                tracing::error!("another core has taken the kept contexts; this one ends");
+                tracing::error!("another core has taken the kept contexts; exiting");
                 // The host may have exited by itself.
                 let _ = input_sender.send_urgent(Input::Stop);
                 return None;

@@ -16,8 +16,8 @@ pub(super) struct Guest {
     pub(super) versions: Option<Versions>,
     /// Versions of the context in the slot, if it is proposed.
     pub(super) proposed: Option<Versions>,
-    /// Context in the slot before the step in progress.
-    pub(super) before: Vec<u8>,
+    /// Versions of the context in the slot before the step in progress.
+    pub(super) before: Versions,
     /// Input in progress; 0 = none.
     pub(super) input: u64,
     /// RAN node for which the slot has an association.

@@ -24,16 +24,15 @@ pub enum ContextDatabaseError {
     Database(#[from] RecordError),
     /// The record is not a context.
     #[error(
-        "the database of contexts (state.database) has something else than a context: is it another program's too?"
+        "the database of contexts (state.database) has a record that is no context; give other programs another \
+         database or state.key"
     )]
     UnknownFormat,
     /// The record is missing although it was stored.
-    #[error(
-        "the database of contexts (state.database) has lost a UE: was it emptied, or does it let go of what is old?"
-    )]
+    #[error("the database of contexts (state.database) has lost a UE; check that it evicts no records")]
     Lost,
     /// Another host owns the UE.
-    #[error("the UE is another host's by now: this one was taken for dead")]
+    #[error("commit refused: another host owns the UE, because this host was declared dead; restart it")]
     Foreign,
 }
 

@@ -15,7 +15,7 @@
 //! that keeps it decoded between steps also keeps its [`IncrementalEncoder`], which encodes only
 //! what a step changed.
 
-use super::parts::{self, AllocationPart, Ephemeral, IdentityPart, Perpetual, SubscriptionPart};
+use super::parts::{self, AllocationPart, Ephemeral, IdentityPart, Perpetual, SharedSubscriptions, SubscriptionPart};
 use super::{Reachability, UeContext};
 use crate::{octets, postcard_writer};
 use serde::{Deserialize, Serialize};
@@ -96,6 +96,11 @@ impl<'a> EncodedContext<'a> {
         Ok(EncodedContext { versions, perpetual, ephemeral })
     }
 
+    /// Returns the length of the encoded context in octets.
+    pub fn encoded_len(&self) -> usize {
+        HEADER + self.perpetual.len() + self.ephemeral.len()
+    }
+
     /// Appends the encoded context.
     ///
     /// # Errors
@@ -123,15 +128,19 @@ impl<'a> EncodedContext<'a> {
     /// Returns [`CodecError::Version`] for a layout that this build does not read, and
     /// [`CodecError::Damaged`] if a part does not decode.
     pub fn decode(&self) -> Result<UeContext, CodecError> {
+        self.decode_sharing(None)
+    }
+
+    fn decode_sharing(&self, shared: Option<&mut SharedSubscriptions>) -> Result<UeContext, CodecError> {
         match self.versions.layout {
-            LAYOUT_VERSION => self.decode_current(),
+            LAYOUT_VERSION => self.decode_current(shared),
             // The decoder of an earlier layout is a branch here.
             other => Err(CodecError::Version(other)),
         }
     }
 
-    fn decode_current(&self) -> Result<UeContext, CodecError> {
-        let perpetual = Perpetual::decode(self.perpetual).ok_or(CodecError::Damaged)?;
+    fn decode_current(&self, shared: Option<&mut SharedSubscriptions>) -> Result<UeContext, CodecError> {
+        let perpetual = Perpetual::decode(self.perpetual, shared).ok_or(CodecError::Damaged)?;
         let (ephemeral, rest): (Ephemeral, _) =
             postcard::take_from_bytes(self.ephemeral).map_err(|_| CodecError::Damaged)?;
         let mut context = parts::join(perpetual, ephemeral).ok_or(CodecError::Damaged)?;
@@ -253,6 +262,24 @@ fn encode_full(context: &UeContext, before: Option<EncodedContext<'_>>, out: &mu
 /// [`CodecError::Damaged`] for octets that are not a context.
 pub fn decode(octets: &[u8]) -> Result<UeContext, CodecError> {
     EncodedContext::new(octets)?.decode()
+}
+
+/// Decoder of many contexts. Those that it decodes share equal subscriptions, which saves time and
+/// memory.
+#[derive(Debug, Default)]
+pub struct ContextDecoder {
+    subscriptions: SharedSubscriptions,
+}
+
+impl ContextDecoder {
+    /// Decodes a context.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`].
+    pub fn decode(&mut self, octets: &[u8]) -> Result<UeContext, CodecError> {
+        EncodedContext::new(octets)?.decode_sharing(Some(&mut self.subscriptions))
+    }
 }
 
 /// Returns an encoded context without the radio capabilities of the UE, under the same versions: a
@@ -386,9 +413,9 @@ mod tests {
     use crate::amf::context::Registration;
     use crate::smf::tests::Bench;
     use crate::smf::{ModificationCommand, RanTerms, TermsChange, UpfUpdate};
-    use crate::subscription::{Ambr, Subscription};
+    use crate::subscription::{Ambr, AreaRestrictions, Subscription};
     use std::sync::Arc;
-    use vireo_types::{Bucket, Instant, Ltmsi, Tmsi};
+    use vireo_types::{Bucket, Instant, Ltmsi, Tac, Tmsi};
 
     fn context() -> UeContext {
         UeContext::new(Ltmsi::new(Bucket::new(7), 9))
@@ -410,6 +437,31 @@ mod tests {
         for end in 1..octets.len() {
             assert_eq!(decode(&octets[..end]), Err(CodecError::Damaged), "{end} of {} octets", octets.len());
         }
+    }
+
+    #[test]
+    fn decoder_shares_equal_subscriptions() {
+        let mut decoder = ContextDecoder::default();
+        let mut decoded = |number: u16, subscription: &Subscription| {
+            let mut ue = UeContext::new(Ltmsi::new(Bucket::new(7), number));
+            ue.subscription = Some(Arc::new(subscription.clone()));
+            let octets = encode(&ue, Vec::new()).expect("it encodes");
+            assert_eq!(decoder.decode(&octets).as_ref(), Ok(&ue));
+            assert!(decoder.decode(&octets[..octets.len() - 1]).is_err(), "the end is missing");
+            decoder.decode(&octets).expect("a context").subscription.expect("a subscription")
+        };
+        let usual = subscription(1_000_000);
+        let of_usual = [1, 2].map(|number| decoded(number, &usual));
+        assert!(Arc::ptr_eq(&of_usual[0], &of_usual[1]));
+        // These terms are stored apart: the rest has the usual encoding.
+        let areas = AreaRestrictions { forbidden: vec![Tac(7)], ..AreaRestrictions::default() };
+        let restricted = decoded(3, &Subscription { areas, ..usual.clone() });
+        assert!(!Arc::ptr_eq(&restricted, &of_usual[0]) && decoded(4, &usual).areas.is_empty());
+        // More than are shared at a time, each twice.
+        for number in 0..40 {
+            decoded(number, &subscription(u64::from(number / 2) + 5));
+        }
+        assert_eq!(*decoded(5, &usual), usual);
     }
 
     #[test]

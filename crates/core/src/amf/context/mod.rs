@@ -3,7 +3,7 @@
 //! A context can be stored, copied and moved. It holds no lock, timer, handle or pointer. A timer
 //! is a stored deadline; a RAN node is an association number. Perpetual state changes when a
 //! procedure ends. Ephemeral state belongs to a procedure in progress or a signalling connection,
-//! and is dropped with it (seed 1).
+//! and is dropped with it (MMLite).
 
 mod capability;
 mod ciot;
@@ -24,8 +24,8 @@ mod shared;
 pub use capability::{EnDc, UeSecurityCapability};
 pub use ciot::{Ciot, CiotFeatures};
 pub use codec::{
-    CodecError, EncodedContext, IncrementalEncoder, LAYOUT_VERSION, OLDEST_LAYOUT, Versions, decode, encode,
-    encode_after, without_radio_capability,
+    CodecError, ContextDecoder, EncodedContext, IncrementalEncoder, LAYOUT_VERSION, OLDEST_LAYOUT, Versions, decode,
+    encode, encode_after, without_radio_capability,
 };
 pub use connection::{Connection, RanContext};
 pub use deferred::DeferredSessionMessage;

@@ -27,7 +27,7 @@ type PerSession<T> = SmallVec<[T; 2]>;
 
 /// The perpetual part, in three pieces encoded one after the other. The subscription is by far the
 /// most expensive to encode, and usually stays unchanged when the others change.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Perpetual<'a> {
     pub(super) identity: IdentityPart,
     pub(super) subscription: SubscriptionPart,
@@ -60,6 +60,50 @@ pub(super) fn temporary_identities(perpetual: &[u8]) -> [Option<Tmsi>; 2] {
 pub(super) struct SubscriptionPart {
     #[serde(with = "super::packed")]
     subscription: Option<Arc<Subscription>>,
+}
+
+/// Maximum number of subscriptions that a [`SharedSubscriptions`] has.
+const SHARED: usize = 8;
+/// Maximum length of their encodings in octets: longer ones are hardly those of many UEs.
+const SHARED_OCTETS: usize = 512;
+
+/// A subscription and its encoding.
+#[derive(Debug)]
+struct DecodedSubscription {
+    encoding: Box<[u8]>,
+    part: SubscriptionPart,
+}
+
+/// Subscriptions that were decoded last. Most UEs of a network have one of a few, and a
+/// subscription needs more allocations than the rest of a context.
+#[derive(Debug, Default)]
+pub(super) struct SharedSubscriptions {
+    recent: Vec<DecodedSubscription>,
+    /// Index of the next one to replace.
+    next: usize,
+}
+
+impl SharedSubscriptions {
+    /// Decodes the subscription at the begin of `octets`. Returns it with the rest of the octets;
+    /// `None` if it is damaged.
+    fn take_from<'a>(&mut self, octets: &'a [u8]) -> Option<(SubscriptionPart, &'a [u8])> {
+        // An encoding shows its own end: octets that begin with one decode to its value.
+        let rest = |known: &DecodedSubscription| Some((known.part.clone(), octets.strip_prefix(&known.encoding[..])?));
+        if let Some(found) = self.recent.iter().find_map(rest) {
+            return Some(found);
+        }
+        let (part, rest): (SubscriptionPart, _) = postcard::take_from_bytes(octets).ok()?;
+        let encoding = &octets[..octets.len() - rest.len()];
+        if part.subscription.is_some() && encoding.len() <= SHARED_OCTETS {
+            let decoded = DecodedSubscription { encoding: encoding.into(), part: part.clone() };
+            match self.recent.get_mut(self.next) {
+                Some(oldest) => *oldest = decoded,
+                None => self.recent.push(decoded),
+            }
+            self.next = (self.next + 1) % SHARED;
+        }
+        Some((part, rest))
+    }
 }
 
 /// Allowed NSSAI, sessions and registration area of the UE.
@@ -277,8 +321,14 @@ impl<'a> ProcedurePartRef<'a> {
 
 impl Perpetual<'_> {
     /// Decodes the perpetual part; `None` if it is damaged.
-    pub(super) fn decode(octets: &[u8]) -> Option<Self> {
-        let (mut perpetual, rest): (Self, _) = postcard::take_from_bytes(octets).ok()?;
+    pub(super) fn decode(octets: &[u8], shared: Option<&mut SharedSubscriptions>) -> Option<Self> {
+        let (identity, rest) = postcard::take_from_bytes(octets).ok()?;
+        let (subscription, rest) = match shared {
+            Some(shared) => shared.take_from(rest)?,
+            None => postcard::take_from_bytes(rest).ok()?,
+        };
+        let (allocation, rest) = postcard::take_from_bytes(rest).ok()?;
+        let mut perpetual = Perpetual { identity, subscription, allocation };
         if !rest.is_empty() {
             let (paging, rest) = postcard::take_from_bytes(rest).ok()?;
             perpetual.allocation.paging = paging;

@@ -16,7 +16,7 @@ const COUNT: u32 = (1 << COUNT_BITS) - 1;
 /// them beyond its last copy. The keys of its sent effects derive from their sequence numbers and
 /// must not be used again.
 pub const SKIPPED_STEPS: u64 = 1 << 12;
-/// Number of NAS COUNTs that the new owner skips for the same reason (DESIGN decision 5).
+/// Number of NAS COUNTs that the new owner skips for the same reason.
 const SKIPPED_COUNTS: u32 = 32;
 
 /// NAS COUNTs of a stored context, with the version of its perpetual part.
@@ -107,7 +107,7 @@ fn rest(session: &mut SmContext) {
     (session.stage, session.ran, session.n4) = (Stage::Established, RanState::Idle, N4State::Synced);
     (session.downlink, session.handover, session.relocation) = (None, SessionHandover::default(), None);
     (session.end_marker, session.deadline) = (false, None);
-    // The UPF gets the session anew, with the present terms.
+    // The UPF gets the session again, with the present terms.
     if let Some(change) = &mut session.terms.change {
         (change.upf, change.command) = (UpfUpdate::Done, ModificationCommand::Due);
     }

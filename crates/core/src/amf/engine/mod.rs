@@ -270,7 +270,7 @@ fn set_up_attach_bearer(ctx: &mut StepContext<'_, '_>) {
 
 /// Returns the home slice of a UE, whose NFs serve it: the first S-NSSAI of its allowed NSSAI (the
 /// default S-NSSAI if the UE requested none). Returns `None` while it is unknown; such a UE is
-/// served by slice 0 (DESIGN decision 7).
+/// served by slice 0.
 pub fn slice_of(ue: &UeContext) -> Option<Snssai> {
     ue.allowed.first().copied()
 }

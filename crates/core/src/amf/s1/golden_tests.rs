@@ -1,4 +1,4 @@
-//! Messages that pycrate has encoded (tests/reference): read as plain values, and built anew.
+//! Messages that pycrate has encoded (tests/reference): read as plain values, and built again.
 
 use super::*;
 use crate::amf::context::{Connection, EnDc, RadioCapability, RanContext, Reachability, UeSecurityCapability};

@@ -1,15 +1,15 @@
 //! Table of reported host loads, as kept by a balancer.
 //!
-//! Reports are moving averages that arrive every few hundred milliseconds (MMLite, seed 1, 5.1).
-//! The balancer adds what it has sent since. Otherwise all procedures between two reports would go
-//! to the host that looked best at the first.
+//! Reports are moving averages that arrive every few hundred milliseconds (MMLite, 5.1). The
+//! balancer adds what it has sent since. Otherwise all procedures between two reports would go to
+//! the host that looked best at the first.
 
 use super::HostId;
 use crate::schedule::estimate::ServiceTime;
 use serde::{Deserialize, Serialize};
 use vireo_types::{Duration, Instant};
 
-/// Moving average in which each new value has weight 1/2, as in the artefact of MMLite (seed 1).
+/// Moving average in which each new value has weight 1/2, as in the artefact of MMLite.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MovingAverage(Option<f64>);
 
@@ -34,7 +34,7 @@ pub enum Estimate {
     UnderWay,
     /// Reported load plus procedures sent since, minus what the host has done meanwhile.
     Corrected,
-    /// Reported load until the next report, as MMLite (seed 1) specifies.
+    /// Reported load until the next report, as MMLite specifies.
     Reported,
 }
 
@@ -101,7 +101,7 @@ pub struct LoadTable {
 }
 
 impl LoadTable {
-    /// Creates a table for so many pools. Reports older than `stale` are ignored.
+    /// Creates a table for `pools` pools. Reports older than `stale` are ignored.
     pub fn new(pools: usize, stale: Duration) -> Self {
         LoadTable {
             pools,
@@ -140,7 +140,7 @@ impl LoadTable {
         }
     }
 
-    /// Removes a host that is gone: its procedures end at other hosts.
+    /// Removes a departed host. Its procedures end at other hosts.
     pub fn forget(&mut self, host: HostId) {
         self.unknown(host);
         if let Some(work) = self.work.get_mut(host.index()) {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MachineIndex(pub u16);
 
-/// Machines of hosts. A host that is not listed has a machine of its own.
+/// Machines of hosts. A host that is not listed shares its machine with no host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Machines(BTreeMap<HostId, MachineIndex>);
 

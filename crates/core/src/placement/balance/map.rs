@@ -1,7 +1,7 @@
 //! Bucket map: owner and replicas of every bucket in one epoch.
 //!
-//! It combines the rings of all slices into one table (DESIGN decision 7). The controller makes a
-//! map per epoch. Balancers and hosts look up placements in it and refuse older maps.
+//! It combines the rings of all slices into one table. The controller makes a map per epoch.
+//! Balancers and hosts look up placements in it and refuse older maps.
 
 use super::HostId;
 use super::ring::{Ring, WeightedHost};

@@ -183,7 +183,7 @@ impl BucketMap {
     }
 
     /// Returns the hosts' numbers of points on the ring by which this map has placed the columns of
-    /// so many slices, within `range`. `None` while a migration is in progress, since such a map
+    /// `slices` slices, within `range`. `None` while a migration is in progress, since such a map
     /// follows no ring.
     pub fn ring_points(&self, slices: usize, range: RangeInclusive<u32>) -> Option<BTreeMap<HostId, u32>> {
         let columns = (0_u64..).zip(self.owners.iter().step_by(slices.max(1)));

@@ -1,11 +1,11 @@
 //! Placement of UE state on hosts, and selection of the serving host of a procedure.
 //!
-//! It implements the inter-host decisions of MMLite (seed 1: Algorithm 1, skewed consistent
-//! hashing) and the policies that it is compared with, as pure functions over load reports.
+//! It implements the inter-host decisions of MMLite (Algorithm 1, skewed consistent hashing) and
+//! the policies that it is compared with, as pure functions over load reports.
 //!
 //! - [`ring`]: hash ring of the hosts of a slice.
 //! - [`machines`]: hosts that share a machine.
-//! - [`map`]: rings as a table of buckets, which balancers look up (DESIGN decision 7).
+//! - [`map`]: rings as a table of buckets, which balancers look up.
 //! - [`load_table`]: load reports of hosts, and their age.
 //! - [`steer`]: host selection for one procedure.
 //! - [`migration`]: migration of buckets between live hosts.

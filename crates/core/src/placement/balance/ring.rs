@@ -10,7 +10,7 @@ use crate::hash::hash_pair;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Points of a host of weight 1, as in the artefact of MMLite (seed 1).
+/// Points of a host of weight 1, as in the artefact of MMLite.
 pub const VIRTUAL_NODES: u32 = 160;
 
 /// Maximum number of points per host, whatever its weight.
@@ -23,14 +23,14 @@ pub struct WeightedHost {
     /// Share of keys relative to a host of weight 1. A host whose weight is not above zero has
     /// none.
     pub weight: f64,
-    /// Machine that the host may share with others; `None`: the host has a machine of its own.
+    /// Machine that the host may share with others; `None`: it shares its machine with no host.
     pub machine: Option<MachineIndex>,
     /// False if the host gets no bucket besides those that it has.
     pub accepts: bool,
 }
 
 impl WeightedHost {
-    /// Creates a host with a machine of its own, which accepts buckets.
+    /// Creates a host that accepts buckets and shares its machine with no other host.
     pub const fn new(host: HostId, weight: f64) -> Self {
         WeightedHost { host, weight, machine: None, accepts: true }
     }
@@ -66,9 +66,9 @@ impl Ring {
         self.hosts
     }
 
-    /// Returns so many hosts of a key, at most all: the owner, then the replicas in takeover order.
-    /// The replicas are on other machines than the owner and each other. If there are too few
-    /// machines, the skipped hosts follow, in ring order as well.
+    /// Returns up to `count` hosts of a key: the owner, then the replicas in takeover order. The
+    /// replicas are on other machines than the owner and each other. If there are too few machines,
+    /// the skipped hosts follow, in ring order as well.
     pub fn copies(&self, key: u64, count: usize) -> Vec<HostId> {
         let count = count.min(self.hosts);
         if self.machines.are_all_distinct() {

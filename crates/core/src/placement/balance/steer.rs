@@ -1,5 +1,5 @@
-//! Selection of the serving host of a procedure: MMLite (seed 1, Algorithm 1) and the policies that
-//! it is compared with.
+//! Selection of the serving host of a procedure: MMLite (Algorithm 1) and the policies that it is
+//! compared with.
 
 use super::HostId;
 use super::load_table::{HostLoad, LoadTable};
@@ -66,7 +66,7 @@ pub enum Preference {
     /// makes half of the following procedures late.
     #[default]
     Spare,
-    /// Always the most loaded host, as MMLite (seed 1) specifies.
+    /// Always the most loaded host, as MMLite specifies.
     MostLoaded,
 }
 

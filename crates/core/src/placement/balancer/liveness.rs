@@ -88,8 +88,8 @@ impl BalancerMachine {
         overdue
     }
 
-    /// Returns true if no host of the map is heard. A host that has ended its connection may have a
-    /// map without this balancer.
+    /// Returns true if all hosts of the map are silent. A host that has ended its connection may
+    /// have a map without this balancer.
     fn are_all_hosts_silent(&self) -> bool {
         let limit = self.settings.misses.max(1);
         let is_silent = |host: &HostId| match self.serving.contains_key(host) {

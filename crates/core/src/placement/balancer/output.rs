@@ -38,13 +38,13 @@ pub trait Output {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
     /// The peer may not send this message in its state.
-    #[error("a message that only a host of the map may send")]
+    #[error("the peer sent a message that only a host of the cluster map may send")]
     Message,
     /// The peer is in no known map and has an older one itself.
-    #[error("its map is of epoch {0}")]
+    #[error("the cluster map of the peer has the old epoch {0}")]
     OldMap(u64),
     /// The peer did not identify itself, was refused, or stays outside the map.
-    #[error("it is no host of the cluster")]
+    #[error("the peer is no host of the cluster")]
     NoHost,
 }
 

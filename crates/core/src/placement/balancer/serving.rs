@@ -2,8 +2,8 @@
 //!
 //! At the first message of a procedure the balancer chooses the owner of the UE or one of its
 //! replicas. The choice is a hint: any host that keeps the UE may serve any message, because only
-//! the owner commits. It holds for the NG connection until nothing of it was under way for
-//! 50 ms. An input that is not done after
+//! the owner commits. It applies to the NG connection until the connection has had no unanswered
+//! input for 50 ms. An input that is not completed after
 //! [`SERVED_WITHIN`](crate::placement::message::SERVED_WITHIN) goes to the owner, with all later
 //! ones of its connection.
 

@@ -18,28 +18,28 @@ pub enum Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The controller cannot decide yet.
-    #[error("the controller has only just started: ask again")]
+    #[error("the controller has just started and has no cluster map yet; retry")]
     NotYet,
     /// All pool partitions are assigned or still in use.
     #[error(
-        "each of the {0} parts of the UE addresses is a host's, or UEs still have addresses of it that is gone: wait for these, or \
-         raise cluster.address-parts and start the cluster anew"
+        "all {0} pool partitions are in use, by hosts or by UEs of departed hosts; wait for these UEs, or raise \
+         cluster.address-parts and restart the cluster"
     )]
     Hosts(u16),
     /// All balancer IDs are in use.
-    #[error("there are {} balancers, and no more can be told apart", BalancerId::COUNT)]
+    #[error("the cluster has {} balancers, the maximum; stop one of them first", BalancerId::COUNT)]
     Balancers,
     /// The member knows a cluster, and this controller has created another one that has no map yet.
-    #[error("the controller does not know the cluster that this member is of: it starts anew, and learns it")]
+    #[error("the controller does not know the cluster of this member yet; it restarts and learns it from the members")]
     Unlearned,
     /// The member belongs to another cluster.
-    #[error("it is of another cluster than this controller's: start it anew, without what it has")]
+    #[error("this member belongs to another cluster; restart it without its state")]
     OtherCluster,
     /// The member was in a map and was removed from it.
-    #[error("the cluster has gone on without it since epoch {0}: start it anew")]
+    #[error("the cluster map lacks this member since epoch {0}; restart it")]
     Fenced(u64),
     /// The member was silent and was declared dead.
-    #[error("it has said nothing for too long, to the controller, a balancer or another host: others have taken over")]
+    #[error("this member was silent towards the controller, a balancer or a host, and was declared dead; restart it")]
     Silent,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Host {
     pub(super) liveness: Liveness,
     /// Hosts that do not accept this host's copies, and since when this host has reported that.
     pub(super) unreached: BTreeMap<HostId, Instant>,
-    /// Machine of the host; `None`: the host has a machine of its own.
+    /// Machine of the host; `None`: it shares its machine with no host.
     pub(super) machine: Option<MachineLabel>,
 }
 

@@ -24,7 +24,7 @@ pub(super) enum PartitionState {
     Used,
 }
 
-/// Reports of the hosts about partitions whose hosts are gone.
+/// Reports of the hosts about partitions of departed hosts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PoolPartitions {
     /// Per host, the epoch of its last report and the partitions that its UEs use.
@@ -37,7 +37,7 @@ impl PoolPartitions {
         self.reports.insert(host, (epoch, parts.into_iter().collect()));
     }
 
-    /// Removes the report of a host that is gone.
+    /// Removes the report of a departed host.
     pub(super) fn forget(&mut self, host: HostId) {
         self.reports.remove(&host);
     }

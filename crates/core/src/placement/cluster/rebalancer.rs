@@ -15,7 +15,7 @@
 //!   before, nothing changes.
 //! - A change that has not reduced the spread of the loads doubles the pauses and halves the gains
 //!   until changes end, which is then at the dead band. A few buckets with much load would
-//!   otherwise move to and fro.
+//!   otherwise move back and forth.
 
 use crate::placement::balance::HostId;
 use crate::placement::balance::ring::VIRTUAL_NODES;
@@ -55,7 +55,7 @@ struct Threshold {
     /// Part of the mean load.
     relative: f32,
     /// CPU use. At low rates a message costs several times as much, so that the loads of nearly
-    /// idle hosts say little.
+    /// idle hosts are not comparable.
     absolute: f32,
 }
 

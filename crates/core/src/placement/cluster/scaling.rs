@@ -43,7 +43,7 @@ pub struct HostUtilisation {
     /// CPU use of the host, 0 to 1, averaged.
     pub cpu: f32,
     /// True if a procedure that starts at report time would be late: `(Q / C + 1) T_t` of a pool
-    /// exceeds its objective (MMLite, seed 1, Algorithm 1).
+    /// exceeds its objective (MMLite, Algorithm 1).
     pub late: bool,
     /// Processed messages per second, averaged.
     pub rate: f32,
@@ -90,7 +90,7 @@ impl Scaler {
         self.violated = Some(now);
     }
 
-    /// Removes a host that is gone.
+    /// Removes a departed host.
     pub(super) fn forget(&mut self, host: HostId) {
         self.loads.remove(&host);
     }

@@ -9,7 +9,7 @@ pub struct ControllerSettings {
     /// Number of hosts that the first map waits for.
     pub hosts: usize,
     /// Maximum number of hosts at a time. Each has a pool partition, which is assigned again when
-    /// its host is gone and no UE uses it.
+    /// its host has departed and no UE uses it.
     pub most_hosts: u16,
     /// True if a host failure loses no acknowledged commit as long as there are copies.
     pub lossless: bool,

@@ -73,7 +73,7 @@ struct AddressAudit {
 }
 
 impl AddressAudit {
-    /// Applies a new epoch. `gone` is true if a member was lost with it.
+    /// Applies a new epoch. `gone` is true if its map lacks a former member.
     fn adopt(&mut self, gone: bool) {
         self.due |= gone || !self.has_request.is_empty();
         self.has_request.clear();

@@ -52,7 +52,7 @@ impl Barriers {
         }
     }
 
-    /// Handles the end of a balancer's connection, and with it of what it would have answered.
+    /// Handles the end of a balancer's connection: it answers no barrier of this connection.
     pub fn on_disconnect(&mut self, balancer: BalancerId, now: Instant) {
         self.on_undelivered(now);
         self.connected.values_mut().for_each(|waits| _ = waits.remove(&balancer));

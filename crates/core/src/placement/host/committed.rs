@@ -4,10 +4,10 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use vireo_types::{Duration, Instant, Ltmsi};
 
-/// Time for which inputs are remembered: longer than their redelivery.
+/// Time for which inputs are stored: longer than balancers redeliver them.
 const REMEMBERED: Duration = Duration::from_secs(10);
 
-/// Who executed an input.
+/// Host that executed an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExecutedBy {
     /// By a dead owner, whose commit this host has.
@@ -59,8 +59,9 @@ impl CommittedInputs {
         self.by_ue_order.push_back((now, ltmsi));
     }
 
-    /// Returns the inputs of a UE that hosts have executed which may not have told the balancer. It
-    /// gives such an input to the owner, which may be a later one than this host.
+    /// Returns the inputs of a UE that serving hosts and dead owners have executed. The balancer
+    /// may not know that yet, and then sends them to the owner, which may be a later one than this
+    /// host.
     pub(super) fn by_ue(&self, ltmsi: Ltmsi) -> impl Iterator<Item = u64> {
         self.by_ue.get(&ltmsi).into_iter().flatten().copied()
     }

@@ -259,7 +259,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         self.waiting.len() < self.limits.waiting_inputs
     }
 
-    /// Holds an input back until UEs arrive.
+    /// Stores an input until UEs arrive.
     pub fn hold_back(&mut self, input: I) {
         self.waiting.push_back(input);
     }
@@ -279,7 +279,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         &mut self.waiting
     }
 
-    /// Lets waiting inputs be admitted again.
+    /// Marks the waiting inputs for another admission.
     pub(super) fn release_inputs(&mut self) {
         self.is_releasing = true;
     }

@@ -35,8 +35,9 @@ pub struct Received {
     pub is_handoff: bool,
     /// Message for the address audit of this host.
     pub audit: Option<AddressAuditMessage>,
-    /// True if a proposal of this host was answered.
+    /// True if a proposal of this host was answered, and if it was refused.
     pub is_proposal_answer: bool,
+    pub is_refusal: bool,
     /// UE whose copy lacks a part that was never received.
     pub missing_base: Option<Ltmsi>,
 }
@@ -117,6 +118,7 @@ pub fn receive(
             if store.check_sequence(from, number)? {
                 store.on_proposal_answer(from.0, (ltmsi, input), is_committed);
                 received.is_proposal_answer = store.has_proposal_answers();
+                received.is_refusal = received.is_proposal_answer && !is_committed;
             }
             number
         }
@@ -138,6 +140,41 @@ pub fn receive(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::balance::map::{BucketMap, SliceBuckets};
+    use crate::placement::balance::ring::WeightedHost;
+    use crate::placement::replica::{EffectAssociations, Proposal};
+    use vireo_types::Bucket;
+
+    #[test]
+    fn refusal_of_proposal_is_distinguished() {
+        let [owner, own] = [0, 1].map(HostId);
+        let hosts = [owner, own].map(|host| WeightedHost::new(host, 1.0)).to_vec();
+        let map = BucketMap::new(1, &[SliceBuckets { weight: 1.0, replicas: 1, hosts }]);
+        let theirs = (0..Bucket::COUNT).map(Bucket::new).find(|bucket| map.owners(*bucket).owner() == Some(owner));
+        let (ltmsi, input) = (Ltmsi::new(theirs.expect("a bucket"), 7), 11);
+        for is_committed in [true, false] {
+            let mut store = ReplicaStore::new(own);
+            store.adopt(&map, &[owner, own]);
+            let proposal = Proposal {
+                epoch: 1,
+                ltmsi,
+                input,
+                base: 1,
+                layout: 5,
+                perpetual_version: 1,
+                perpetual: None,
+                ephemeral: vec![1],
+                outbox: vec![],
+                associations: EffectAssociations::default(),
+                deadline: None,
+                is_in_progress: false,
+            };
+            assert_eq!(store.propose(proposal, Instant(0)), Some(owner));
+            let answer = ToReplica::ProposalAnswer { number: 1, ltmsi, input, is_committed };
+            let received = receive(&mut store, (owner, 1), answer, Instant(0)).expect("of a member");
+            assert_eq!((received.is_proposal_answer, received.is_refusal), (true, !is_committed));
+        }
+    }
 
     #[test]
     fn ack_of_own_proposal_waits_for_the_next() {

@@ -7,7 +7,7 @@ use vireo_types::{Instant, Ltmsi};
 
 /// Maximum number of inputs of a UE that wait for the answer to a proposal.
 pub(super) const WAITING: usize = 16;
-/// Maximum number of UEs that a host serves at a time. The others are left to their owners.
+/// Maximum number of UEs that a host serves at a time. Owners serve the others.
 pub const SERVED: usize = 2048;
 
 /// Input for a UE whose procedure this host serves.

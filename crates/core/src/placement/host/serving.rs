@@ -1,12 +1,12 @@
 //! Procedures that a replica serves in the owner's place (MMLite, Algorithm 1).
 //!
 //! The serving host runs each step on its replica entry and proposes the result. The owner commits
-//! the proposal and emits its effects, or refuses it; then the input and those behind it return to
+//! the proposal and emits its effects, or refuses it; then the input and all later ones return to
 //! the balancer, which gives them to the owner. A serving host has one unanswered proposal for each
 //! UE, and further inputs of the UE wait for its answer.
 
 use super::committed::ExecutedBy;
-use super::io::{HostIo, StepOutbox};
+use super::io::{HostIo, StepOutbox, StoredUe};
 use super::machine::HostMachine;
 use super::served::{SERVED, ServedInput, ServedUe, WAITING};
 use crate::placement::balance::HostId;
@@ -60,6 +60,11 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         self.served.runnable.pop_front()
     }
 
+    /// Returns true if an input waits for the answer to a proposal of this host.
+    pub fn awaits_answers(&self) -> bool {
+        self.served.ues.values().any(|ue| !ue.waiting.is_empty())
+    }
+
     /// Proposes the result of an input to the owner of the UE.
     pub fn propose<O>(&mut self, proposal: Proposal, io: &mut O)
     where
@@ -77,7 +82,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         io.send_proposal(proposal);
     }
 
-    /// Returns an input and those behind it to the balancer: the owner must execute it.
+    /// Returns an input and all later ones of its UE to the balancer: the owner must execute them.
     pub fn return_served<O>(&mut self, ltmsi: Ltmsi, number: u64, io: &mut O)
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
@@ -137,7 +142,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     /// calls [`HostMachine::answer_proposal`], unless the proposal was answered before.
     ///
     /// A proposal is committed only if it is of the same epoch, the proposer is a replica of the
-    /// UE, the UE is at rest in the state before the step, no step of this host is under way for
+    /// UE, the UE is at rest in the state before the step, no step of this host is in progress for
     /// it, its identifiers are free, and this host knows the associations of its effects. A
     /// balancer reports a new association on each connection, so that the report can arrive after
     /// the proposal. Effects would then leave by an association that no copy names, and the next
@@ -161,10 +166,8 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         let Some(slot) = slot.filter(|slot| io.ltmsi_of(*slot) == Some(proposal.ltmsi)) else {
             return ProposalVerdict::Refuse;
         };
-        let is_based_on = |context: &[u8]| proposal.context(context).is_some();
-        let Some(ue) = io.read(slot).filter(|ue| ue.ltmsi == proposal.ltmsi && is_based_on(&ue.context)) else {
-            return ProposalVerdict::Refuse;
-        };
+        let is_base = |ue: &StoredUe| ue.ltmsi == proposal.ltmsi && proposal.is_based_on(&ue.context);
+        let Some(ue) = io.read(slot).filter(is_base) else { return ProposalVerdict::Refuse };
         if proposal.associations.into_iter().flatten().any(|(node, by)| !io.knows_association(node, by)) {
             return ProposalVerdict::Refuse;
         }

@@ -92,7 +92,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         out
     }
 
-    /// Applies NG Setups whose existing RAN node is gone or did not answer in time.
+    /// Applies NG Setups whose existing RAN node was removed or did not answer in time.
     pub fn settle_contests(&mut self, config: &CoreConfig, now: Instant) -> Vec<NodeOutput<U>> {
         let mut out = Vec::new();
         for mut contest in std::mem::take(&mut self.contests) {

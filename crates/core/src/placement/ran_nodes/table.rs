@@ -119,7 +119,7 @@ pub(super) struct RemovedNode<U> {
 pub(super) enum AssociationLoss<U> {
     /// The association was not bound to a RAN node.
     Nothing,
-    /// The RAN node has this number of associations left.
+    /// Number of the remaining associations of the RAN node.
     Fewer(usize),
     /// The association was the last one of its RAN node.
     Last(RemovedNode<U>),
@@ -217,8 +217,8 @@ impl<U: SlotKey> RanNodeTable<U> {
         self.links.get(&assoc)?.node
     }
 
-    /// Returns the peer address of an association for the log; unspecified if the association is
-    /// gone.
+    /// Returns the peer address of an association for the log; unspecified if the association does
+    /// not exist.
     pub fn peer(&self, assoc: AssocId) -> SocketAddr {
         self.links.get(&assoc).map_or((Ipv4Addr::UNSPECIFIED, 0).into(), |link| link.peer)
     }
@@ -272,7 +272,7 @@ impl<U: SlotKey> RanNodeTable<U> {
     }
 
     /// Returns the association for a message to a RAN node, about `ue` if it is set. Returns `None`
-    /// if the node is gone.
+    /// if the node does not exist.
     pub fn association_to(&self, node: AssocId, ue: Option<U>) -> Option<AssocId> {
         let node = self.nodes.get(&node)?;
         ue.and_then(|ue| node.by.get(&ue)).or(node.associations.first()).copied()
@@ -335,8 +335,8 @@ impl<U: SlotKey> RanNodeTable<U> {
     }
 
     /// Returns the association for a message about a UE to a RAN node. `paths` has the associations
-    /// that were selected at the commit; they have priority. Returns `None` if the node is gone: it
-    /// has lost its UEs.
+    /// that were selected at the commit; they have priority. Returns `None` if the node does not
+    /// exist: its UEs are idle.
     pub fn effect_association(&self, paths: EffectAssociations, node: AssocId, ue: Option<U>) -> Option<AssocId> {
         let by = paths.into_iter().flatten().find(|(of, _)| *of == node).map(|(_, by)| by);
         by.filter(|by| self.node_of(*by) == Some(node)).or_else(|| self.association_to(node, ue))

@@ -158,8 +158,9 @@ impl ReplicaEntry {
 
     /// Returns the context in its stored form.
     pub fn record(&self) -> Option<Vec<u8>> {
-        let mut octets = Vec::new();
-        self.parts().put(&mut octets).ok()?;
+        let parts = self.parts();
+        let mut octets = Vec::with_capacity(parts.encoded_len());
+        parts.put(&mut octets).ok()?;
         Some(octets)
     }
 

@@ -1,7 +1,7 @@
 //! Recent inputs and effects of a host, kept for a takeover.
 //!
 //! When a host dies, the new owner receives the unacknowledged inputs again, and repeats of sent
-//! effects are dropped (DESIGN decision 4).
+//! effects are dropped.
 
 use crate::placement::balance::HostId;
 use crate::schedule::estimate::ServiceTime;

@@ -1,9 +1,8 @@
 //! Replication of UE contexts between hosts, bucket ownership and takeover.
 //!
 //! A host failure, stop or network partition loses no acknowledged commit, and at most one host
-//! emits the effects of a UE. DESIGN decisions 4 to 6 define this. The Rust module is pure:
-//! connections, stored commits, threads and time belong to the caller. The caller is the host
-//! machine ([`crate::placement::host`]).
+//! emits the effects of a UE. The Rust module is pure: connections, stored commits, threads and
+//! time belong to the caller. The caller is the host machine ([`crate::placement::host`]).
 //!
 //! The cluster map of an epoch ([`crate::placement::balance::map`]) assigns each bucket one owner,
 //! which executes the procedures of its UEs, and replicas, which store copies.

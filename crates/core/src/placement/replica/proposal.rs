@@ -55,8 +55,8 @@ pub struct ServedStep<'a> {
     pub ltmsi: Ltmsi,
     /// Number of the input that the step executes.
     pub input: u64,
-    /// Stored context before the step.
-    pub before: &'a [u8],
+    /// Versions of the stored context before the step.
+    pub before: Versions,
     /// Stored context after the step.
     pub after: &'a [u8],
     /// Effects of the step in the encoding of a commit record.
@@ -70,16 +70,15 @@ pub struct ServedStep<'a> {
 }
 
 impl Proposal {
-    /// Creates the proposal of a step. Returns `None` if one of the contexts has no parts.
+    /// Creates the proposal of a step. Returns `None` if the context after it has no parts.
     pub fn new(step: ServedStep<'_>) -> Option<Self> {
-        let (before, after) = (EncodedContext::new(step.before).ok()?, EncodedContext::new(step.after).ok()?);
-        let is_same =
-            (before.versions.layout, before.versions.perpetual) == (after.versions.layout, after.versions.perpetual);
+        let (before, after) = (step.before, EncodedContext::new(step.after).ok()?);
+        let is_same = (before.layout, before.perpetual) == (after.versions.layout, after.versions.perpetual);
         Some(Proposal {
             epoch: step.epoch,
             ltmsi: step.ltmsi,
             input: step.input,
-            base: before.versions.ephemeral,
+            base: before.ephemeral,
             layout: after.versions.layout,
             perpetual_version: after.versions.perpetual,
             perpetual: (!is_same).then(|| after.perpetual.to_vec()),
@@ -96,16 +95,22 @@ impl Proposal {
         Versions { layout: self.layout, perpetual: self.perpetual_version, ephemeral: self.base.wrapping_add(1) }
     }
 
+    /// Returns true if a stored context is the base of this proposal.
+    pub fn is_based_on(&self, before: &[u8]) -> bool {
+        EncodedContext::new(before).is_ok_and(|before| self.continues(before.versions))
+    }
+
+    fn continues(&self, before: Versions) -> bool {
+        let is_known = (self.layout, self.perpetual_version) == (before.layout, before.perpetual);
+        before.ephemeral == self.base && (self.perpetual.is_some() || is_known)
+    }
+
     /// Returns the context after the step in its stored form, given that before the step. `None` if
     /// that is not the base of this proposal.
     pub fn context(&self, before: &[u8]) -> Option<Vec<u8>> {
-        let before = EncodedContext::new(before).ok()?;
-        let is_known = (self.layout, self.perpetual_version) == (before.versions.layout, before.versions.perpetual);
-        if before.versions.ephemeral != self.base || self.perpetual.is_none() && !is_known {
-            return None;
-        }
+        let before = EncodedContext::new(before).ok().filter(|before| self.continues(before.versions))?;
         let perpetual = self.perpetual.as_deref().unwrap_or(before.perpetual);
-        let mut octets = Vec::new();
+        let mut octets = Vec::with_capacity(before.encoded_len() + self.ephemeral.len());
         EncodedContext { versions: self.versions(), perpetual, ephemeral: &self.ephemeral }.put(&mut octets).ok()?;
         Some(octets)
     }
@@ -152,6 +157,11 @@ impl ReplicaStore {
     /// the copies of the present owner, and has no unanswered proposal.
     pub fn is_servable(&self, ltmsi: Ltmsi) -> bool {
         self.entry_for_serving(ltmsi).is_some()
+    }
+
+    /// Returns the versions of a UE whose procedures this host may serve.
+    pub fn versions_for_serving(&self, ltmsi: Ltmsi) -> Option<Versions> {
+        self.entry_for_serving(ltmsi).map(|entry| entry.versions)
     }
 
     /// Returns the stored form of a UE whose procedures this host may serve.

@@ -2,15 +2,16 @@
 //!
 //! A dying host may have sent a copy to two replicas of which only one received it, and that one
 //! need not be the new owner. No effect of such a commit has left, and the new owner executes its
-//! input anew. If the new owner dies too, the other replica would continue from the unacknowledged
+//! input again. If the new owner dies too, the other replica would continue from the unacknowledged
 //! copy. It would then have a step besides the one executed in its place, or a UE that does not
 //! exist.
 //!
 //! The new owner copies all its UEs to all replicas, and those copies replace entries of another
 //! owner ([`ReplicaStore::apply`]). It sends no copy of UEs that it does not have. Behind its last
 //! copy it therefore asks which UEs of its buckets the replica has from other hosts
-//! ([`ReconcileRequest`]). It then names those that do not exist ([`ReplicaStore::remove_orphans`])
-//! and sends the others again. Only then does that replica have all copies.
+//! ([`ReconcileRequest`]). It then names the UEs that do not exist
+//! ([`ReplicaStore::remove_orphans`]) and sends the others again. Only then does that replica have
+//! all copies.
 //!
 //! The owner decides, not the replica. The sender of a copy proves nothing where messages of
 //! several hosts overtake each other, but the owner knows which UEs exist.

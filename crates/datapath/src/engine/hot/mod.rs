@@ -1,4 +1,4 @@
-//! Hot table: the two-level store of downlink entries (seed 2, PEPC).
+//! Hot table: the two-level store of downlink entries (PEPC).
 //!
 //! The *cold* table is the arrays that hold all users. The *hot* table is a dense table of the
 //! users with packets, sized for the CPU caches. With many users of whom few have packets, the

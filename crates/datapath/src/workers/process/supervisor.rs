@@ -266,7 +266,7 @@ impl SupervisorThread {
         if let Err(error) = send_setup(&self.posts[number], &candidate) {
             // It has died since.
             candidate.process.end();
-            warn!("a data worker that was to take over has ended: {error}");
+            warn!("standby data worker ended: {error}");
             candidate = self.start_standby(number as u64)?;
             send_setup(&self.posts[number], &candidate)?;
         }
@@ -283,7 +283,7 @@ impl SupervisorThread {
             let soon = self.posts.iter().any(|post| post.starting_since.is_some());
             let timeout = if soon { Duration::from_millis(1) } else { CHECK_INTERVAL };
             if let Err(error) = self.poller.wait(Some(timeout), |token| stop |= token == STOP) {
-                error!("the data workers are not checked_at after any more: {error}");
+                error!("data workers no longer supervised: {error}");
                 self.failed.store(true, Relaxed);
                 return;
             }
@@ -300,7 +300,7 @@ impl SupervisorThread {
             }
             if self.spare.is_none() && !soon {
                 self.spare =
-                    self.start_standby(SPARE).inspect_err(|error| warn!("no data worker in reserve: {error}")).ok();
+                    self.start_standby(SPARE).inspect_err(|error| warn!("no standby data worker: {error}")).ok();
             }
         }
     }
@@ -318,22 +318,20 @@ impl SupervisorThread {
                 post.empty_since = Instant::now();
             }
             let lost = self.clean_up(number);
-            warn!(
-                "data worker {number} has ended ({why}) with at most {lost} packets in hand; the next one takes over"
-            );
+            warn!("data worker {number} ended ({why}) with at most {lost} packets; a standby takes over");
             let filled = match self.posts[number].failures {
                 ATTEMPTS.. => Err(io::Error::other("the last ones ended before they were ready")),
                 _ => self.fill_post(number),
             };
             if let Err(error) = filled {
-                error!("nobody takes the place of data worker {number}: {error}");
+                error!("data worker {number} not replaced: {error}");
                 self.failed.store(true, Relaxed);
             }
         }
         if let Some(spare) = &mut self.spare
             && let Some(why) = spare.process.reap()
         {
-            warn!("the data worker in reserve has ended ({why})");
+            warn!("standby data worker ended ({why})");
             self.spare = None;
         }
     }
@@ -362,7 +360,7 @@ impl SupervisorThread {
                     let sat = Duration::from_nanos(monotonic_ns().saturating_sub(slot.started_ns.load(Relaxed)));
                     let empty = post.empty_since.elapsed().saturating_sub(sat);
                     self.accounts.takeovers.add(std::mem::take(&mut post.ended), empty);
-                    info!(pid = holder.process.pid(), ?empty, "data worker {number} is taken over from");
+                    info!(pid = holder.process.pid(), ?empty, "data worker {number} replaced");
                 }
             } else if since.elapsed() > START_TIMEOUT {
                 holder.process.kill();
@@ -379,7 +377,7 @@ impl SupervisorThread {
             if let Some(holder) = &mut post.holder
                 && holder.process.is_stuck(post.silence)
             {
-                warn!(pid = holder.process.pid(), "a data worker does nothing about its packets and is killed");
+                warn!(pid = holder.process.pid(), "data worker hangs; killing it");
                 holder.process.kill();
             }
         }

@@ -106,7 +106,7 @@ impl Host {
             epoch: self.epoch(),
             ltmsi,
             input: number,
-            before: &before,
+            before: context::EncodedContext::new(&before).ok()?.versions,
             after: &after,
             outbox: octets,
             associations: self.ues.nodes.effect_associations(UeKey::Served(ltmsi), &effects),

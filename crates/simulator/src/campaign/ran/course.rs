@@ -1,8 +1,8 @@
-//! Course of a handover between 4G and 5G.
+//! Outcome of a handover between 4G and 5G.
 
 use super::dialect::PreparedTarget;
 
-/// How a handover goes on once its target is prepared.
+/// Outcome of a handover after the preparation of its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
     Arrives,

@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// A chain of n network functions needs 4n database messages (seed 3). The SMF reads and writes
-/// once per transaction. The first transaction finds nothing to read, and the last removes the
-/// record.
+/// A chain of n network functions needs 4n database messages (stateless paper). The SMF reads and
+/// writes once per transaction. The first transaction finds nothing to read, and the last removes
+/// the record.
 #[test]
 fn transaction_costs_one_read_and_one_write() {
     let mut world = World::stored();

@@ -125,8 +125,8 @@ impl World {
 }
 
 /// n network functions write 2n times for a transaction that each of them loads and commits. With a
-/// shared record they write n-1 times less (seed 3, section 3): the SMF's write also commits the
-/// AMF's part.
+/// shared record they write n-1 times less (stateless paper, section 3): the SMF's write also
+/// commits the AMF's part.
 #[test]
 fn one_write_commits_what_all_have() {
     for world in [World::shared(Format::Json), World::shared_by_all(Format::Json)] {

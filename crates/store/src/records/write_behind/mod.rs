@@ -1,7 +1,8 @@
 //! Write-behind: commits are queued for a pool of writers and return at once.
 //!
-//! A commit returns the version that it will have (the non-blocking writes of seed 3). The next
-//! load of that record waits until its queued changes are done: the barrier.
+//! A commit returns the version that it will have (the non-blocking writes of "The Cost of
+//! Stateless Network Functions in 5G"). The next load of that record waits until its queued changes
+//! are done: the barrier.
 //!
 //! The changes of a record are applied in order, one at a time. While the store does not work, they
 //! are retried. If one is refused, the later ones are dropped, and the next operation of that

@@ -65,8 +65,8 @@ impl World {
     }
 }
 
-/// n-1 writes are saved for a chain of n functions (seed 3, section 3): the UPF reads and does not
-/// write.
+/// n-1 writes are saved for a chain of n functions (stateless paper, section 3): the UPF reads and
+/// does not write.
 #[test]
 fn control_plane_commits_part_of_upf() {
     for format in [Format::Binary, Format::Json] {

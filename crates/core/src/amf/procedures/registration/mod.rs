@@ -244,8 +244,8 @@ fn prepare(ctx: &mut StepContext<'_, '_>, request: &Request) -> Result<(), GmmCa
         ctx.ue.delete_radio_capability();
     }
     accept_ciot(ctx);
-    // The UE moves to a bucket of its home slice once that is known (DESIGN decision 7). The NG
-    // connection keeps its AMF-UE-NGAP-ID.
+    // The UE moves to a bucket of its home slice once that is known. The NG connection keeps its
+    // AMF-UE-NGAP-ID.
     if let Some(ltmsi) = ctx.env.ids.rekey(ctx.ue.ltmsi, home) {
         ctx.ue.ltmsi = ltmsi;
     }

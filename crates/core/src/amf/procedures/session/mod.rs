@@ -191,8 +191,8 @@ fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     let is_second =
         here.chain(remote).any(|other| is_simple(other) || chosen.as_ref().is_ok_and(|new| is_simple(new.0)));
     let count = ctx.ue.sessions.len() + ctx.ue.remote_sessions.sessions.len();
-    // Unused index, which becomes the session part of the SEID (DESIGN decision 7), and determines
-    // the EPS bearer identity.
+    // Unused index, which becomes the session part of the SEID, and determines the EPS bearer
+    // identity.
     let used = |i: u8| ctx.ue.sessions.iter().any(|s| s.index == i);
     let index = (0..=u8::MAX).find(|i| !used(*i)).unwrap_or(u8::MAX);
     let id = match ctx.ue.dialect() {

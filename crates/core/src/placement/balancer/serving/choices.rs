@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use vireo_types::{AssocId, Bucket, Duration, Instant, RanUeNgapId, Seid};
 
-/// Time for which an input counts as under way if no answer comes: not every input has a result.
+/// Time for which an input without an answer counts as in progress: not every input has a result.
 const UNDER_WAY: Duration = Duration::from_secs(1);
 /// Time for which a choice holds after the last input of the connection is done.
 const HELD: Duration = Duration::from_millis(50);
@@ -33,7 +33,7 @@ struct Hint {
     /// Inputs at the host that are not done, in order, with the times at which they were sent, if
     /// it is a serving host.
     inputs: VecDeque<(u64, Instant)>,
-    /// Number of inputs under way at the host, whatever its role.
+    /// Number of inputs in progress at the host, in either role.
     under_way: u32,
     /// Time of the last input or of its end.
     used: Instant,
@@ -45,7 +45,7 @@ impl Hint {
     }
 }
 
-/// Input that is under way.
+/// Input in progress.
 #[derive(Debug)]
 pub(super) struct InputUnderWay {
     pub(super) host: HostId,
@@ -56,7 +56,7 @@ pub(super) struct InputUnderWay {
     pub(super) group: Option<UeGroup>,
 }
 
-/// Inputs of a group that are under way at a host in one role.
+/// Inputs of a group that are in progress at a host in one role.
 #[derive(Clone, Copy, Debug)]
 struct GroupInputs {
     host: HostId,
@@ -75,7 +75,7 @@ impl GroupInputs {
 pub(in crate::placement::balancer) struct Serving {
     hints: FxHashMap<InputSource, Hint>,
     pub(super) inputs: FxHashMap<u64, InputUnderWay>,
-    /// Inputs under way by group, host and role.
+    /// Inputs in progress by group, host and role.
     groups: FxHashMap<UeGroup, SmallVec<[GroupInputs; 2]>>,
     /// Times at which choices were used, oldest first.
     order: VecDeque<(Instant, InputSource)>,
@@ -86,10 +86,10 @@ pub(in crate::placement::balancer) struct Serving {
 impl Serving {
     /// Returns the host that must serve a first message. The UE may have changed its 5G-TMSI and
     /// has another connection at the RAN node, whose inputs this message must not overtake. `None`
-    /// if nothing of the group is under way.
+    /// if no input of the group is in progress.
     ///
     /// A host whose role a map has changed returns the inputs that it had in the earlier role. Then
-    /// the owner gets the message, behind these ([`Serving::overtaken`]).
+    /// the owner gets the message, after these ([`Serving::overtaken`]).
     pub(super) fn host_of_group(&self, group: UeGroup, owner: HostId) -> Option<HostId> {
         match self.groups.get(&group).map(|hosts| &hosts[..]) {
             None | Some([]) => None,
@@ -141,8 +141,8 @@ impl Serving {
         self.inputs.insert(number, input);
     }
 
-    /// Chooses a serving host for the inputs of a procedure, none of which is under way at another
-    /// host.
+    /// Chooses a serving host for the inputs of a procedure, none of which is in progress at
+    /// another host.
     pub(super) fn choose(&mut self, source: InputSource, host: HostId, now: Instant) {
         self.hints.entry(source).or_insert_with(|| Hint::new((host, true), now)).used = now;
         self.order.push_back((now, source));

@@ -333,7 +333,7 @@ impl ControllerMachine {
 }
 
 /// Returns true if a procedure that starts at this time would be late at a host: `(Q / C + 1) T_t`
-/// of a pool exceeds its objective (MMLite, seed 1, Algorithm 1).
+/// of a pool exceeds its objective (MMLite, Algorithm 1).
 fn is_late(pools: &[PoolLoad], objectives: &[f32]) -> bool {
     // A pool without NFs has no work.
     let works = |load: &PoolLoad| load.share > 0.0;

@@ -43,7 +43,7 @@ fn proposal(ltmsi: Ltmsi, input: u64, epoch: u64, effects: Vec<Effect>) -> Propo
         epoch,
         ltmsi,
         input,
-        before: &before,
+        before: context::EncodedContext::new(&before).unwrap().versions,
         after: &after,
         outbox,
         associations: EffectAssociations::default(),
@@ -58,8 +58,11 @@ fn refused_proposal_returns_all_inputs_of_ue() {
     let mut io = Io::new();
     let (mut machine, first) = member(&mut io);
     let [ltmsi, other] = served_ues(&mut io, &first);
-    (11..=13).for_each(|number| serve(&mut machine, ltmsi, number, &mut io));
+    serve(&mut machine, ltmsi, 11, &mut io);
+    assert!(!machine.awaits_answers());
+    (12..=13).for_each(|number| serve(&mut machine, ltmsi, number, &mut io));
     assert_eq!(next_numbers(&mut machine), [11], "a UE has one unanswered proposal");
+    assert!(machine.awaits_answers());
     let step = proposal(ltmsi, 11, 1, Vec::new());
     (0..2).for_each(|_| machine.propose(step.clone(), &mut io));
     assert_eq!(io.proposals, [step]);
@@ -70,7 +73,7 @@ fn refused_proposal_returns_all_inputs_of_ue() {
     machine.on_proposal_answers(answer(11, ProposalResult::Refused), &mut io);
     assert_eq!(returned(&mut io), []);
     machine.on_proposal_answers(answer(12, ProposalResult::Refused), &mut io);
-    assert_eq!(returned(&mut io), [12, 13]);
+    assert_eq!((returned(&mut io), machine.awaits_answers()), (vec![12, 13], false));
     // The balancer has sent the next input before it knew.
     serve(&mut machine, ltmsi, 14, &mut io);
     serve(&mut machine, other, 15, &mut io);
