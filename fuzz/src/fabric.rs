@@ -76,7 +76,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let address = SessionAddress { ipv4: Some([10, 45, 0, 1].into()), ipv6_prefix: None };
     let supi = Supi::from_digits("999700000000001").expect("an IMSI");
     let id = GnbId { plmn: "99970".parse().expect("a PLMN"), id: 7, bits: 24 };
-    let record = RanNode { id: id.into(), name: "gnb".into(), areas: Vec::new() };
+    let record = RanNode { id: id.into(), name: "gnb".into(), areas: [].into() };
     let of = AssociationOwner { assoc: AssocId(2), node: AssocId(1), record };
     let claim = Claim { supi, ue: Ltmsi::from_raw(5), at: Instant(9) };
     let event = |number, event| ToHost::Event(Cow::Owned(Envelope { number, ..Envelope::new(event) }));

@@ -126,6 +126,11 @@ impl Admission {
         }
     }
 
+    /// Returns the peer address of an association.
+    pub(super) fn address(&self, assoc: AssocId) -> Option<IpAddr> {
+        self.peers.get(&assoc).copied()
+    }
+
     /// Updates the state by a message to the RAN node that does not concern a UE.
     pub(super) fn on_sent(&mut self, assoc: AssocId, pdu: &[u8], now: Instant) {
         let answers = match assoc.dialect() {

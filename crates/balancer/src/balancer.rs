@@ -4,6 +4,7 @@ mod n4_event;
 #[cfg(test)]
 mod tests;
 mod traces;
+mod unsent;
 
 use crate::admission::Admission;
 use crate::assoc_ids::AssocIdMap;
@@ -39,9 +40,6 @@ use vireo_sctp::{Endpoint, Event, SendError, Waker};
 use vireo_types::{AssocId, Instant, Ltmsi};
 use vireo_wire::pfcp::{Cause, Error};
 
-/// Maximum of bytes queued for one association whose peer does not read. Beyond it, the association
-/// is aborted.
-const UNSENT_LIMIT: usize = 16 << 20;
 /// Maximum time for the shutdown of associations.
 const DRAIN: Duration = Duration::from_secs(2);
 const N4_TOKEN: u64 = 1;
@@ -143,7 +141,8 @@ pub(crate) struct Association {
     /// Messages with their streams for which the send buffer of the association had no room, in
     /// order.
     pub(crate) unsent: VecDeque<(u16, Vec<u8>)>,
-    pub(crate) unsent_octets: usize,
+    /// Bytes that they take.
+    unsent_octets: usize,
 }
 
 /// A balancer and its ends for other threads.
@@ -711,22 +710,8 @@ impl Balancer {
                 }
             }
         }
-        association.unsent_octets += pdu.len();
-        association.unsent.push_back((stream, pdu));
-        if association.unsent_octets > UNSENT_LIMIT {
-            tracing::warn!(assoc = assoc.0, "RAN node does not read; association aborted");
-            self.endpoint.abort(assoc);
-        }
-    }
-
-    fn send_unsent(&mut self, assoc: AssocId) {
-        let Some(association) = self.associations.get_mut(&assoc) else { return };
-        while let Some((stream, pdu)) = association.unsent.front() {
-            if matches!(self.endpoint.send(assoc, *stream, ppid::by_dialect(assoc), pdu), Err(SendError::Full)) {
-                return;
-            }
-            association.unsent_octets -= pdu.len();
-            association.unsent.pop_front();
+        if association.queue(stream, pdu) {
+            self.limit_unsent(assoc);
         }
     }
 

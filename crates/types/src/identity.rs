@@ -20,6 +20,8 @@ pub struct SupiError;
 
 impl Supi {
     const VALUE_BITS: u32 = 56;
+    /// Number of digits that `Display` does not mask.
+    pub const SHOWN_DIGITS: usize = 5;
 
     /// Creates a SUPI from the digits of an IMSI.
     pub fn from_digits(digits: &str) -> Result<Self, SupiError> {
@@ -103,7 +105,8 @@ impl<'de> Deserialize<'de> for Supi {
 impl fmt::Display for Supi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = self.reveal();
-        write!(f, "imsi-{}{}", &digits[..5], "*".repeat(digits.len() - 5))
+        let (shown, masked) = digits.split_at(Supi::SHOWN_DIGITS);
+        write!(f, "imsi-{shown}{}", "*".repeat(masked.len()))
     }
 }
 

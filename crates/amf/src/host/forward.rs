@@ -41,6 +41,10 @@ enum PostResult {
     NoRoom,
 }
 
+/// Waiting events of a UE beyond which a RAN node without a connection of the UE, and a first
+/// message, add none. The mailbox has room for four times as many.
+const UNPROVED: u64 = 16;
+
 /// Time after the first message until the slot of a UE is checked. A UE without a record by then
 /// has come to nothing.
 const FIRST_COMMIT_WITHIN: Duration = Duration::from_secs(5);
@@ -61,6 +65,7 @@ impl Host {
                 self.done();
             }
             MessageTarget::Connected { node, amf_id } => match self.ues.region.slot_of(amf_id.ltmsi()) {
+                Some(slot) if !self.is_connected_by(slot, node) && self.is_crowded(slot) => self.drop_unproved(node),
                 Some(slot) => {
                     self.nodes.set_last_association(node, assoc, slot);
                     self.deliver(slot, &Event::Ngap { assoc: node, amf_id, pdu }.into(), view.kind);
@@ -76,6 +81,24 @@ impl Host {
                 self.done();
             }
         }
+    }
+
+    /// Returns true if the UE has a connection by the RAN node, or a handover to it prepares one.
+    fn is_connected_by(&self, slot: Slot, node: AssocId) -> bool {
+        self.nodes.get(node).is_some_and(|node| node.ues.contains(&slot))
+    }
+
+    /// Returns true if so many events of a UE wait that further ones must be its own. Other RAN
+    /// nodes can name the UE in any number of messages, and would use up its mailbox.
+    fn is_crowded(&self, slot: Slot) -> bool {
+        self.ues.region.waiting(slot) >= UNPROVED
+    }
+
+    /// Drops a message that may not be of the UE that it names.
+    fn drop_unproved(&mut self, node: AssocId) {
+        let what = format_args!("RAN node on association {}: messages about UEs of others", node.0);
+        self.statistics.step_metrics.fault("limit", clock(), what);
+        self.done();
     }
 
     /// Answers a message about an unknown UE.
@@ -111,6 +134,9 @@ impl Host {
         self.forget_ran_id(node, ran_id);
         let known = tmsi.and_then(|tmsi| self.ues.region.lookup(Key::Tmsi, u64::from(tmsi.0)));
         let Some(slot) = known else { return self.newcomer((assoc, node), pdu, view) };
+        if self.is_crowded(slot) {
+            return self.drop_unproved(node);
+        }
         let refused = !self.admits(view, true);
         self.nodes.set_last_association(node, assoc, slot);
         match refused {

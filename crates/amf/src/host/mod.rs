@@ -61,6 +61,7 @@ pub use state::Host;
 
 use crate::worker::context_database;
 use crate::worker::ids::IdAllocator;
+use crate::worker::ran::NodeListEncoder;
 use crate::worker::region_layout;
 use crate::worker::{InlineWorker, Location, WorkerConfig};
 use cluster::Cluster;
@@ -158,7 +159,6 @@ impl Host {
             }
         };
         let ids = IdAllocator::new(region.clone(), &config.core, (&tmsi_key, part), StdRng::from_os_rng());
-        let now = std::time::Instant::now();
         let workers = WorkerPool {
             pools,
             scaler: NfScaler::new(),
@@ -169,6 +169,7 @@ impl Host {
             returned: VecDeque::new(),
             location,
             instructions,
+            nodes: NodeListEncoder::default(),
             faults: Faults::default(),
         };
         let ues = UeStore {
@@ -195,7 +196,7 @@ impl Host {
             stale: Budgets::default(),
             udm,
             rng,
-            statistics: Statistics::new(StepMetrics::new(metrics, &config.slices), now),
+            statistics: Statistics::new(StepMetrics::new(metrics, &config.slices), std::time::Instant::now()),
             upfs: config.core.upfs.iter().map(|u| (u.n4, false)).collect(),
             egress,
             machine: Some(new_machine(member.as_ref(), &config.core.timers)),

@@ -1,11 +1,10 @@
 //! RAN nodes: executes what the table of RAN nodes decides (`core::placement::ran_nodes`).
 
 use super::forward::ran_key;
-use super::ran_table::Node;
 use super::state::Host;
 use crate::worker::outbox::Summary;
-use crate::worker::ran::PublishedNode;
 use crate::worker::region_layout;
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use vireo_cluster::{UnackedMessage, UnreachableBalancer};
@@ -19,7 +18,7 @@ use vireo_core::schedule::kind::NfKind;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::{Failure, Procedure};
 use vireo_store::region::{Key, Slot, Snapshot};
-use vireo_types::{AssocId, Dialect, Duration, Instant, Ltmsi};
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, Duration, Instant, Ltmsi, RanUeNgapId};
 
 /// UEs of a lost RAN node that are notified in one batch, and the queue fill level that must not be
 /// exceeded before. All at once would count as overload, and the host would reject UEs of other
@@ -111,9 +110,8 @@ impl Host {
                 }
                 NodeOutput::Disconnect { node, ues, at_once: false } => self.events.disconnected.push((node, ues)),
                 NodeOutput::Reset { node, items, input } => {
-                    for item in items {
-                        let slot = self.connection_of(node, item);
-                        if let Some(slot) = slot.filter(|slot| self.nodes.begin_reset_of(node, input, *slot)) {
+                    for slot in self.connections_of(node, &items) {
+                        if self.nodes.begin_reset_of(node, input, slot) {
                             self.connection_lost(slot, node);
                         }
                     }
@@ -243,6 +241,8 @@ impl Host {
         let associations = |s: Option<Summary>| s.map(|s| s.associations()).unwrap_or_default();
         self.admission.half_open.changed(&self.nodes, slot, before, after);
         self.nodes.moved(slot, associations(before), associations(after));
+        let prepared = |s: Option<Summary>| s.and_then(|s| s.target.zip(s.target_id));
+        self.nodes.set_prepared(slot, prepared(before), prepared(after));
         let (old, new) = (before.and_then(|s| s.connection), after.and_then(|s| s.connection));
         if old != new {
             if let Some((assoc, ran_id)) = old {
@@ -270,46 +270,84 @@ impl Host {
         }
     }
 
-    /// Publishes the list of reachable RAN nodes to the workers.
-    pub(super) fn post_nodes(&self) {
-        let of = |(assoc, node): (AssocId, &Node)| PublishedNode {
-            assoc,
-            id: node.record.id,
-            areas: node.record.areas.clone(),
+    /// Publishes the list of reachable RAN nodes to the workers, if it has changed.
+    pub(super) fn post_nodes(&mut self) {
+        let (region, nodes) = (&self.ues.region, &self.nodes);
+        let reachable = nodes.iter().filter(|(assoc, _)| nodes.is_reachable(*assoc));
+        let reachable = reachable.map(|(assoc, node)| (assoc, &node.record));
+        let room = region.config().published_value_bytes as usize;
+        let (octets, omitted) = match self.workers.nodes.encode(reachable, &self.config, room) {
+            Ok(encoded) => encoded,
+            Err(error) => return tracing::error!(%error, "bug: list of RAN nodes does not encode"),
         };
-        let reachable = self.nodes.iter().filter(|(assoc, _)| self.nodes.is_reachable(*assoc));
-        let nodes: Vec<PublishedNode> = reachable.map(of).collect();
-        let posted = postcard::to_stdvec(&nodes).map_err(|e| e.to_string());
-        let posted = posted.and_then(|octets| {
-            self.ues.region.publish(region_layout::BULLETIN_RAN, &octets).map_err(|e| e.to_string())
-        });
-        if let Err(error) = posted {
-            tracing::error!(error, nodes = nodes.len(), "too many RAN nodes for paging; workers do not have all");
+        if omitted > 0 {
+            tracing::error!(omitted, "too many RAN nodes for paging; workers do not have all");
+        }
+        // Workers decode each new version.
+        let mut present = Vec::new();
+        if region.read_published(region_layout::BULLETIN_RAN, &mut present) != 0 && present == octets {
+            return;
+        }
+        if let Err(error) = region.publish(region_layout::BULLETIN_RAN, &octets) {
+            tracing::error!(%error, "bug: list of RAN nodes is not published");
         }
     }
 
-    /// Returns the UE of a connection that a partial NG Reset names by either UE NGAP ID.
-    fn connection_of(&self, assoc: AssocId, item: ResetItem) -> Option<Slot> {
-        let slot = match item {
-            ResetItem { amf_id: Some(id), .. } => self.ues.region.slot_of(id.ltmsi())?,
-            ResetItem { ran_id: Some(id), .. } => {
-                let target = || self.nodes.ues(assoc).into_iter().find(|slot| self.fits(*slot, assoc, item));
-                self.ues.region.lookup(Key::Ran, ran_key(assoc, id)).or_else(target)?
+    /// Returns the UEs of the connections that a partial NG Reset names by either UE NGAP ID, each
+    /// once.
+    ///
+    /// A message has room for tens of thousands of items, so that an item must not read all UEs of
+    /// the RAN node, and no UE is read twice.
+    fn connections_of(&self, node: AssocId, items: &[ResetItem]) -> Vec<Slot> {
+        let mut read: FxHashMap<Slot, NodeConnections> = FxHashMap::default();
+        let mut named: Vec<Slot> = Vec::new();
+        for item in items {
+            let Some(slot) = self.slot_of_item(node, *item) else { continue };
+            let connections = read.entry(slot).or_insert_with(|| self.connections(slot, node));
+            if !connections.is_named && connections.have(*item) {
+                connections.is_named = true;
+                named.push(slot);
             }
-            ResetItem { .. } => return None,
-        };
-        self.fits(slot, assoc, item).then_some(slot)
+        }
+        named
     }
 
-    /// Returns true if the UE has a connection with these UE NGAP IDs.
-    fn fits(&self, slot: Slot, assoc: AssocId, item: ResetItem) -> bool {
+    fn slot_of_item(&self, node: AssocId, item: ResetItem) -> Option<Slot> {
+        match item {
+            ResetItem { amf_id: Some(id), .. } => self.ues.region.slot_of(id.ltmsi()),
+            ResetItem { ran_id: Some(id), .. } => {
+                let serving = self.ues.region.lookup(Key::Ran, ran_key(node, id));
+                serving.or_else(|| self.nodes.prepared(node, id))
+            }
+            ResetItem { .. } => None,
+        }
+    }
+
+    /// Reads the connections of a UE by a RAN node.
+    fn connections(&self, slot: Slot, node: AssocId) -> NodeConnections {
         let mut record = Snapshot::default();
         self.ues.region.read(slot, &mut record);
-        let Ok(ue) = context::decode(&record.context) else { return false };
-        let serving = ue.connection.map(|c| (c.assoc, c.amf_id, Some(c.ran_id)));
-        let target = ue.handover.as_ref().and_then(|h| h.target()).map(|m| (m.assoc, m.amf_id, m.ran_id));
-        serving.into_iter().chain(target).any(|(of, amf_id, ran_id)| {
-            of == assoc && item.amf_id.is_none_or(|id| id == amf_id) && item.ran_id.is_none_or(|id| Some(id) == ran_id)
+        let Ok(ue) = context::decode(&record.context) else { return NodeConnections::default() };
+        let serving = ue.connection.filter(|c| c.assoc == node).map(|c| (c.amf_id, Some(c.ran_id)));
+        let target = ue.handover.as_ref().and_then(|h| h.target()).filter(|m| m.assoc == node);
+        NodeConnections { ids: [serving, target.map(|m| (m.amf_id, m.ran_id))], is_named: false }
+    }
+}
+
+/// Connections of a UE by one RAN node.
+#[derive(Clone, Copy, Debug, Default)]
+struct NodeConnections {
+    /// UE NGAP IDs of the connection in use, and of that which a handover prepares.
+    ids: [Option<(AmfUeNgapId, Option<RanUeNgapId>)>; 2],
+    /// True if an item has named one of them.
+    is_named: bool,
+}
+
+impl NodeConnections {
+    /// Returns true if one of the connections has these UE NGAP IDs.
+    fn have(&self, item: ResetItem) -> bool {
+        self.ids.iter().flatten().any(|(amf_id, ran_id)| {
+            item.amf_id.is_none_or(|id| id == *amf_id) && item.ran_id.is_none_or(|id| Some(id) == *ran_id)
         })
     }
 }

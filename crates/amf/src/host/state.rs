@@ -20,6 +20,7 @@ use super::ue_changes::UeChanges;
 use crate::smf_link::SmfLink;
 use crate::worker::ids::IdAllocator;
 use crate::worker::outbox::Summary;
+use crate::worker::ran::NodeListEncoder;
 use crate::worker::region_layout::RegionLayout;
 use crate::worker::{InlineWorker, Location, WorkerConfig};
 use rand::rngs::StdRng;
@@ -117,6 +118,8 @@ pub(super) struct WorkerPool {
     pub(super) location: Location,
     /// Configuration that is published to the workers.
     pub(super) instructions: WorkerConfig,
+    /// RAN nodes that are published to the workers.
+    pub(super) nodes: NodeListEncoder,
     pub(super) faults: Faults,
 }
 

@@ -217,6 +217,12 @@ fn list_is_filtered_and_masked() {
     let list = |role, query: &str| running.get(role, &format!("/v1/subscribers?{query}")).json();
     assert_eq!(list(Role::Operate, "supi_prefix=9997000000001")["total"], 20);
     assert_eq!(list(Role::Read, "limit=1")["items"][0]["imsi"], "99970**********");
+    // A filter reveals no masked digit.
+    assert_eq!(list(Role::Read, "supi_prefix=99970")["total"], 21);
+    for prefix in ["999700", "999700000000001"] {
+        let refused = running.get(Role::Read, &format!("/v1/subscribers?supi_prefix={prefix}"));
+        assert_eq!(refused.status, 403, "{}", refused.body);
+    }
     for (filter, count) in [("dnn=internet", 21), ("dnn=ims", 0), ("slice=1", 21), ("slice=1-0000ab", 0)] {
         assert_eq!(list(Role::Read, filter)["items"].as_array().unwrap().len(), count, "{filter}");
     }

@@ -132,6 +132,53 @@ fn enb_and_gnb_share_balancer() {
     assert_eq!(answer, Some((crate::PPID_S1AP, vec![0x00, 15])));
 }
 
+/// Associations of a peer that reads nothing, and MiB that wait for each.
+const SILENT: usize = 21;
+const WAITING: usize = 13;
+
+/// A peer with hundreds of associations would otherwise use up the memory.
+#[test]
+fn unread_messages_are_limited_in_total() {
+    let network = Network::new();
+    let endpoint = network.bind(&n2(AMF.ip(), AMF.port())).expect("it binds");
+    let config = n4::Config::new(Ipv4Addr::LOCALHOST.into(), vec![], RecoveryTimeStamp(1), 1);
+    let n4 = n4::Endpoint::bind((Ipv4Addr::LOCALHOST, 0).into(), config, None).expect("a UDP port");
+    let (input_sender, inputs) = HostSender::without_host();
+    let parts = Balancer::with_local_host(endpoint, n4, input_sender, Arc::new(Metrics::new())).expect("it starts");
+    let BalancerParts { mut balancer, commands: _outbound, .. } = parts;
+    let [mut node, mut silent] = [NODE, UE].map(|address| network.bind(&n2(address.into(), 0)).expect("it binds"));
+    node.connect(AMF).expect("it connects");
+    for _ in 0..SILENT {
+        silent.connect(AMF).expect("it connects");
+    }
+    balancer.poll(Duration::ZERO).expect("it polls");
+    let up = |event| match event {
+        PeerEvent::Up { assoc, peer, .. } => (assoc, peer.ip() == IpAddr::V4(NODE)),
+        other => panic!("{other:?}"),
+    };
+    let mut associations: Vec<(AssocId, bool)> = Vec::new();
+    for _ in 0..2 {
+        // The queue has room for 16.
+        associations.extend(inputs.try_iter().map(event).map(up));
+        balancer.release_deferred();
+    }
+    assert_eq!(associations.len(), SILENT + 1);
+    for (assoc, is_node) in &associations {
+        // The send buffer takes 16 messages.
+        let (filled, waiting) = ([64 << 10; 17], if *is_node { WAITING / 3 } else { WAITING });
+        for octets in filled.into_iter().chain(std::iter::repeat_n(1 << 20, waiting)) {
+            balancer.execute(RanOutput::Ngap { assoc: *assoc, ue: None, pdu: vec![0; octets], key: 0 });
+        }
+    }
+    balancer.poll(Duration::ZERO).expect("it polls");
+    let total: usize = balancer.associations.values().map(|association| association.unsent_octets).sum();
+    assert!(total <= unsent::TOTAL_LIMIT && balancer.associations.len() == SILENT - 1, "{total} bytes");
+    for ended in inputs.try_iter().map(event) {
+        let PeerEvent::Down { assoc, .. } = ended else { panic!("{ended:?}") };
+        assert!(associations.contains(&(assoc, false)), "the peer with the most unread messages loses associations");
+    }
+}
+
 /// A RAN node's message may follow from what the UPF did: the host gets the UPF's response first.
 #[test]
 fn responses_of_upf_precede_n2_and_s1() {

@@ -31,7 +31,6 @@ use channel::encoded;
 use protocol::{AssociationSnapshot, BalancerSnapshot, FORMAT, PredecessorMessage, STEP_TIMEOUT, SuccessorMessage};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
-use std::collections::VecDeque;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
@@ -312,9 +311,7 @@ pub enum ResumeError {
 
 impl Association {
     fn resumed(snapshot: AssociationSnapshot) -> (AssocId, Self) {
-        let unsent: VecDeque<_> = snapshot.unsent.into();
-        let unsent_octets = unsent.iter().map(|(_, pdu)| pdu.len()).sum();
-        (snapshot.assoc, Association { streams: snapshot.streams, peer: None, unsent, unsent_octets })
+        (snapshot.assoc, Association::with_unsent(snapshot.streams, snapshot.unsent.into()))
     }
 }
 

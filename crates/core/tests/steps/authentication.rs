@@ -8,6 +8,7 @@ use vireo_core::config::KeyLifetime;
 use vireo_core::step::{Effect, Kind, Note};
 use vireo_core::subscription::AuthenticationError;
 use vireo_emulator::ue::{self, Event as UeEvent};
+use vireo_emulator::usim::Usim;
 use vireo_types::{AmfUeNgapId, Duration, NrCgi, PduSessionType, RanUeNgapId, Tac, Tai};
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
 
@@ -168,6 +169,50 @@ fn renewal_with_other_key_ends_registration() {
     let failures = lab.events.iter().filter(|event| matches!(event, UeEvent::AuthenticationFailed { cause: 20 }));
     assert_eq!(failures.count(), 2);
     assert!(lab.context().is_none_or(|ue| !ue.is_registered() && ue.sessions.is_empty() && ue.security.is_none()));
+}
+
+/// IDENTITY RESPONSE with a SUCI of the null scheme, and one without identity.
+const IDENTITY_RESPONSES: [&[u8]; 2] =
+    [&[0x7e, 0, 0x5c, 0, 13, 1, 0x99, 0xf9, 0x07, 0xf0, 0xff, 0, 0, 0, 0, 0, 0, 0x10], &[0x7e, 0, 0x5c, 0, 1, 0]];
+
+/// TS 24.501 4.4.4.3 b, d: neither AUTHENTICATION FAILURE nor IDENTITY RESPONSE needs protection
+/// before the secure exchange is established. The gNB of a UE can send both in its place.
+#[test]
+fn other_identity_changes_no_context() {
+    for is_update in [false, true] {
+        for (name, response, error) in [
+            ("another subscriber", IDENTITY_RESPONSES[0], None),
+            ("unknown subscriber", IDENTITY_RESPONSES[0], Some(AuthenticationError::UnknownSubscriber)),
+            ("altered SUCI", IDENTITY_RESPONSES[0], Some(AuthenticationError::BadSuci)),
+            ("no SUCI", IDENTITY_RESPONSES[1], None),
+        ] {
+            let mut lab = with_old_keys();
+            let before = lab.context().expect("a context");
+            let (p, mut out) = (lab.profile.clone(), ue::UeOutput::default());
+            match is_update {
+                true => lab.ue.register(&p, ue::Registration::Periodic, &mut out).expect("a request"),
+                false => lab.ue.service_request(ue::Service::Data, &mut out).expect("a request"),
+            }
+            lab.inject_until(out.messages().next().expect("a message"), &mut 0);
+            // The network gets a vector of the attacker's subscription.
+            let (vectors_before, own) = (vectors(&lab), lab.ue.usim().supi());
+            lab.ue = ue::Ue::new(Usim::new("999700000000002".parse().expect("a SUPI"), lab.home_keys));
+            lab.subscriber_error = error;
+            let connection = lab.context().and_then(|ue| ue.connection).expect("a connection");
+            for nas in [&[0x7e, 0, 0x59, 20][..], response] {
+                lab.take_from_gnb(0, &lab::uplink_nas(connection.amf_id, connection.ran_id, nas));
+            }
+            let case = format!("{name}, update {is_update}: {:?}", lab.notes);
+            let after = lab.context().expect("a context");
+            assert_eq!((after.identity.supi, after.identity.tmsi), (Some(own), before.identity.tmsi), "{case}");
+            assert!(after.is_registered() && after.sessions == before.sessions, "{case}");
+            assert_eq!(after.security.map(|keys| keys.kamf), before.security.map(|keys| keys.kamf), "{case}");
+            let is_released = |ran| matches!(ran, RanContext::Releasing { .. });
+            assert!(after.procedure.is_none() && after.connection.is_some_and(|c| is_released(c.ran)), "{case}");
+            assert_eq!(vectors(&lab), vectors_before + usize::from(name != "no SUCI"), "{case}");
+            assert!(lab.notes.contains(&Note::fault("identity-of-other-subscriber")), "{case}");
+        }
+    }
 }
 
 #[test]

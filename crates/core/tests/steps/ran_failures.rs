@@ -3,7 +3,7 @@
 use crate::lab::{self, Lab};
 use vireo_core::amf::context::{Connection, RanContext};
 use vireo_core::step::{Kind, Note};
-use vireo_emulator::ue::Service;
+use vireo_emulator::ue::{self, Service};
 use vireo_types::Duration;
 use vireo_wire::ngap::*;
 
@@ -196,4 +196,27 @@ fn repeated_ie_is_falsely_constructed() {
     );
     lab.take_from_gnb(0, &swapped.and_then(|pdu| pdu.encode()).expect("it encodes"));
     assert!(lab.sent.is_empty() && lab.context().is_some_and(|context| context.radio_capability == [7; 3]));
+}
+
+/// TS 38.413 8.14.1. Half-open UEs have little memory, whatever their gNB reports.
+#[test]
+fn capability_of_unregistered_ue_is_dropped() {
+    let (mut lab, mut out) = (Lab::new(), ue::UeOutput::default());
+    let p = lab.profile.clone();
+    lab.ue.register(&p, ue::Registration::Fresh, &mut out).expect("a request");
+    lab.inject_until(out.messages().next().expect("a message"), &mut 0);
+    let Connection { amf_id, ran_id, .. } = connection(&lab);
+    let indication = build_ngap!(
+        InitiatingMessage,
+        UERadioCapabilityInfoIndication,
+        UERadioCapabilityInfoIndication,
+        AMF_UE_NGAP_ID(amf_id.get()),
+        RAN_UE_NGAP_ID(ran_id.0),
+        UERadioCapability(vec![7; 60_000]),
+        UERadioCapability_EUTRA_Format(vec![8; 3000]),
+    );
+    let before = lab.octets().len();
+    lab.take_from_gnb(0, &indication.and_then(|pdu| pdu.encode()).expect("it encodes"));
+    assert!(lab.notes.contains(&Note::fault("radio-capability-out-of-place")), "{:?}", lab.notes);
+    assert!(lab.octets().len() < before + 16, "{} octets", lab.octets().len());
 }

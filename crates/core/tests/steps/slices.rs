@@ -1,6 +1,7 @@
 //! Slices: allowed, rejected and configured NSSAI by subscription, PLMN, tracking area and gNB.
 
 use crate::lab::{Lab, SLICE};
+use std::sync::Arc;
 use vireo_core::amf::context::UeContext;
 use vireo_core::config::{SliceConfig, SliceProfile};
 use vireo_core::step::{Kind, Note};
@@ -36,7 +37,8 @@ fn network(requested: Snssai) -> Lab {
 /// Changes the slices of gNB `n`.
 fn support(lab: &mut Lab, n: usize, slices: &[Snssai]) {
     let node = lab.nodes.0[n].1.as_mut().expect("a node");
-    node.areas.iter_mut().for_each(|area| area.slices = slices.to_vec());
+    let areas = Arc::make_mut(&mut node.areas);
+    areas.iter_mut().for_each(|area| area.slices = slices.to_vec());
 }
 
 fn register(lab: &mut Lab) {

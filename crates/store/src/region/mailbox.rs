@@ -126,6 +126,11 @@ impl Region {
         (word & FLYING != 0).then(|| Packet::from_item(word & !FLYING)).filter(|packet| self.is_live(*packet))
     }
 
+    /// Returns the number of packets that wait in a UE's mailbox.
+    pub fn waiting(&self, slot: Slot) -> u64 {
+        self.mail(slot).1.waiting()
+    }
+
     /// Posts a packet to a UE. If the UE has no holder, worker `holder` becomes its holder.
     ///
     /// Afterwards the packet belongs to the mailbox and is freed when it is finished.

@@ -503,7 +503,13 @@ fn tunnel(ie: Option<&OuterHeaderCreation>, far: u32) -> Result<Option<Tunnel>, 
         let (cause, rule) = (Cause::SERVICE_NOT_SUPPORTED, FailedRuleId::Far(far));
         return Err(Refused::named(cause, OuterHeaderCreation::ID, rule));
     }
-    let usable = ie.teid.zip(ie.peer()).filter(|(_, address): &(Teid, IpAddr)| !address.is_unspecified());
+    let usable = ie.teid.zip(ie.peer()).filter(|(_, address): &(Teid, IpAddr)| is_unicast(*address));
     let (teid, address) = usable.ok_or(Refused::rule(FailedRuleId::Far(far)))?;
     Ok(Some(Tunnel { teid, address }))
+}
+
+/// Returns true if one node can have the address.
+fn is_unicast(address: IpAddr) -> bool {
+    let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    !address.is_unspecified() && !address.is_multicast() && !is_broadcast
 }

@@ -200,6 +200,27 @@ fn forwarding(to: Teid, qfi: Option<u8>, extension_deletion: Option<u8>) -> Sess
     request
 }
 
+/// Tunnels that relay to each other would pass a packet on without end. A target of a handover
+/// names the addresses.
+#[test]
+fn relay_to_upf_itself_is_refused() {
+    let mut b = bench();
+    let (seid, teid) = b.session();
+    b.modify(seid, &forward(RAN_TEID));
+    let relay = |address: Ipv4Addr| {
+        let mut request = forwarding(teid, None, None);
+        let parameters = request.create_fars[0].forwarding_parameters.as_mut().expect("a tunnel");
+        parameters.outer_header_creation = Some(OuterHeaderCreation::gtpu(teid, address.into()));
+        request
+    };
+    for address in [UPF, Ipv4Addr::new(224, 0, 0, 1), Ipv4Addr::BROADCAST] {
+        let response = b.modify(seid, &relay(address));
+        let refused = (Cause::RULE_FAILURE, Some(FailedRuleId::Far(3)));
+        assert_eq!((response.cause, response.failed_rule_id), refused, "{address}");
+    }
+    assert_eq!(b.modify(seid, &relay(Ipv4Addr::new(192, 0, 2, 10))).cause, Cause::REQUEST_ACCEPTED);
+}
+
 /// TS 23.401 5.5.1.2.2: a tunnel for each direction, whose packets do not mix.
 #[test]
 fn both_directions_of_source_reach_target() {

@@ -7,6 +7,7 @@ use crate::messages;
 use crate::ran::Ran;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
+use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, UENGAPIDs, ie};
 
 /// Registrations that stop after their first message.
 const HALF_OPEN: u32 = 10_000;
@@ -61,7 +62,6 @@ struct Received(HashSet<u32>);
 impl Received {
     /// Receives until the core has sent messages for this number of connections.
     fn listen(&mut self, ran: &mut Ran, connections: u32) {
-        use vireo_wire::ngap::{NGAP_PDU, ie};
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             for octets in ran.receive_pending() {
@@ -81,7 +81,6 @@ impl Received {
 
 /// Completes a release that the core requests.
 fn release(ran: &mut Ran, octets: &[u8]) {
-    use vireo_wire::ngap::{NGAP_PDU, UENGAPIDs, ie};
     let pdu = NGAP_PDU::decode(octets).expect("a PDU");
     if let Some(Ok(UENGAPIDs::uE_NGAP_ID_pair(pair))) = pdu.ie::<ie::UE_NGAP_IDs>() {
         ran.send(1, &messages::release_complete(pair.amf_ue_ngap_id.0, pair.ran_ue_ngap_id.0));
@@ -100,6 +99,86 @@ fn repeating_gnb_leaves_no_state() {
     }
     ran.receive_until_silent();
     core.wait_for_count("ues", 0);
+    assert_serves_another(&mut core, 2);
+}
+
+/// UEs of the gNB that resets connections, and connections that it names.
+const OWN: u32 = 1_000;
+const NAMED: u32 = 16_000;
+
+/// TS 38.413 8.7.4.2.2: the core acknowledges NG RESET of connections that the gNB does not have.
+#[test]
+fn reset_of_unknown_connections_delays_none() {
+    let mut core = Core::start(OWN + 1, "");
+    let mut ran = Ran::set_up(&core, 1);
+    let mut received = Received::default();
+    for number in 1..=OWN {
+        ran.send(1, &messages::initial_ue(number, &registration(number).encode().expect("octets"), None));
+        received.listen(&mut ran, number - UNHEARD.min(number));
+    }
+    received.listen(&mut ran, OWN);
+    let unknown = messages::reset_by_ran_ids(1_000_000..1_000_000 + NAMED);
+    assert!((50 << 10..70 << 10).contains(&unknown.len()), "{} octets", unknown.len());
+    ran.send(0, &unknown);
+    assert_acknowledged(&mut ran, NAMED);
+    assert_serves_another(&mut core, OWN + 1);
+    assert_eq!(core.count("ues"), u64::from(OWN) + 1, "no connection of a UE is reset");
+    // The gNB's own connections, some of them twice.
+    ran.send(0, &messages::reset_by_ran_ids((1..=OWN).chain(1..=OWN / 2)));
+    assert_acknowledged(&mut ran, OWN + OWN / 2);
+    core.wait_for_count("ues", 1);
+}
+
+/// Messages about a gNB with the longest list of tracking areas.
+const ABOUT_NODE: u32 = 20_000;
+
+/// The list would cost the core more than the message.
+#[test]
+fn messages_about_node_with_long_list_delay_none() {
+    let mut core = Core::start(1, "");
+    let mut ran = Ran::connect(&core);
+    ran.send(0, &messages::ng_setup_with_longest_list(1));
+    ran.expect("NG Setup", |pdu| pdu.kind() == NgapPduKind::Successful_NGSetup);
+    let update = messages::further_association(1);
+    for _ in 0..ABOUT_NODE {
+        ran.send(0, &update);
+    }
+    assert_serves_another(&mut core, 1);
+    ran.receive_until_silent();
+}
+
+/// Waits for NG RESET ACKNOWLEDGE of this number of connections.
+fn assert_acknowledged(ran: &mut Ran, connections: u32) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let (_, octets) = ran.next(Duration::from_secs(10)).expect("NG RESET ACKNOWLEDGE");
+        let pdu = NGAP_PDU::decode(&octets).expect("a PDU");
+        if let Some(Ok(list)) = pdu.ie::<ie::UEAssociatedLogicalNGConnectionList>() {
+            return assert_eq!(list.0.len(), connections as usize);
+        }
+        assert!(Instant::now() < deadline, "the reset is not acknowledged in time");
+    }
+}
+
+/// Messages of a flood that a gNB sends about the UE of another one, and floods.
+const FOREIGN: u32 = 2_000;
+const FLOODS: u32 = 10;
+
+/// A gNB names the UE of another one in more messages than wait of a UE.
+#[test]
+fn foreign_messages_displace_none_of_ue() {
+    let mut core = Core::start(2, "");
+    let (mut ran, mut other) = (Ran::set_up(&core, 1), Ran::set_up(&core, 2));
+    let mut device = Device::new(1);
+    device.register(&mut ran);
+    let named = messages::uplink_nas(device.amf_id, device.ran_id, &[0x7e, 2, 0, 0, 0, 0, 9, 0x7e, 0, 0x55]);
+    for flood in 0..FLOODS {
+        for _ in 0..FOREIGN {
+            other.send(1, &named);
+        }
+        device.assert_served(&mut ran, &format!("in flood {flood}"));
+        other.receive_until_silent();
+    }
     assert_serves_another(&mut core, 2);
 }
 

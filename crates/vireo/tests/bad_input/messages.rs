@@ -17,10 +17,30 @@ pub(crate) fn ng_setup(gnb: u32) -> Vec<u8> {
 
 /// Returns an NG SETUP REQUEST with another network or other slices.
 pub(crate) fn ng_setup_with(gnb: u32, plmn: PLMNIdentity, slices: &[SNSSAI]) -> Vec<u8> {
-    let id = GlobalRANNodeID::globalGNB_ID(helpers::global_gnb_id(network(), gnb, 24).expect("a gNB ID"));
+    ng_setup_in(gnb, vec![SupportedTAItem::new(TAC([0, 0, 1]), broadcast(&[plmn], slices), None)])
+}
+
+/// Returns the NG SETUP REQUEST of a gNB with the longest list of tracking areas: 256 TACs, each of
+/// 12 networks (TS 38.413 9.2.6.1).
+pub(crate) fn ng_setup_with_longest_list(gnb: u32) -> Vec<u8> {
+    let other = |number: u32| helpers::plmn("001", &format!("{number:02}")).expect("a PLMN");
+    let plmns: Vec<_> = std::iter::once(network()).chain((1..12).map(other)).collect();
+    let plmns = broadcast(&plmns, &[helpers::s_nssai(1, None)]);
+    let area = |tac: u16| {
+        let [high, low] = tac.to_be_bytes();
+        SupportedTAItem::new(TAC([0, high, low]), plmns.clone(), None)
+    };
+    ng_setup_in(gnb, (1..=256).map(area).collect())
+}
+
+fn broadcast(plmns: &[PLMNIdentity], slices: &[SNSSAI]) -> BroadcastPLMNList {
     let slices = SliceSupportList(slices.iter().map(|s| SliceSupportItem::new(s.clone(), None)).collect());
-    let plmns = BroadcastPLMNList(vec![BroadcastPLMNItem::new(plmn, slices, None)]);
-    let areas = SupportedTAList(vec![SupportedTAItem::new(TAC([0, 0, 1]), plmns, None)]);
+    BroadcastPLMNList(plmns.iter().map(|plmn| BroadcastPLMNItem::new(*plmn, slices.clone(), None)).collect())
+}
+
+fn ng_setup_in(gnb: u32, areas: Vec<SupportedTAItem>) -> Vec<u8> {
+    let id = GlobalRANNodeID::globalGNB_ID(helpers::global_gnb_id(network(), gnb, 24).expect("a gNB ID"));
+    let areas = SupportedTAList(areas);
     encoded(build_ngap!(
         InitiatingMessage,
         NGSetup,
@@ -124,8 +144,17 @@ pub(crate) fn release_complete(amf_id: u64, ran_id: u32) -> Vec<u8> {
 
 /// Returns an NG RESET of one connection.
 pub(crate) fn partial_reset(amf_id: u64, ran_id: u32) -> Vec<u8> {
-    let item = UEAssociatedLogicalNGConnectionItem::new(Some(AMFUENGAPID(amf_id)), Some(RANUENGAPID(ran_id)), None);
-    let part = ResetType::partOfNG_Interface(UEAssociatedLogicalNGConnectionList(vec![item]));
+    reset_of(vec![UEAssociatedLogicalNGConnectionItem::new(Some(AMFUENGAPID(amf_id)), Some(RANUENGAPID(ran_id)), None)])
+}
+
+/// Returns an NG RESET of connections that are named by their RAN-UE-NGAP-IDs alone.
+pub(crate) fn reset_by_ran_ids(ran_ids: impl Iterator<Item = u32>) -> Vec<u8> {
+    let item = |id| UEAssociatedLogicalNGConnectionItem::new(None, Some(RANUENGAPID(id)), None);
+    reset_of(ran_ids.map(item).collect())
+}
+
+fn reset_of(items: Vec<UEAssociatedLogicalNGConnectionItem>) -> Vec<u8> {
+    let part = ResetType::partOfNG_Interface(UEAssociatedLogicalNGConnectionList(items));
     encoded(build_ngap!(
         InitiatingMessage,
         NGReset,

@@ -610,7 +610,14 @@ fn change_ambr(ctx: &mut StepContext<'_, '_>, before: Ambr) {
 
 /// Stores what the RAN node has learnt of the UE's radio. The RAN node asks the UE again if it gets
 /// none.
+///
+/// It has up to 64 KiB in each coding. A RAN node asks a UE for it once the UE is accepted (TS
+/// 38.413 8.14.1, TS 36.413 8.9.2). UEs that are not registered would fill the memory of others
+/// with it.
 fn radio_capability(ctx: &mut StepContext<'_, '_>, own: RadioCapability, other: RadioCapability) {
+    if !ctx.ue.is_registered() {
+        return ctx.note(Note::fault("radio-capability-out-of-place"));
+    }
     let coding = ctx.ue.dialect();
     let ((own, is_cut), (other, is_other_cut)) = (own.limited(), other.limited());
     if is_cut || is_other_cut {

@@ -10,6 +10,7 @@ pub mod admission;
 mod offered;
 mod s1;
 mod setup;
+mod shared_areas;
 
 pub use offered::offered;
 pub use setup::{add_associations, named, remove_associations};
@@ -18,6 +19,7 @@ use crate::amf::n2::{Cause, Fault};
 use crate::config::CoreConfig;
 use crate::schedule::shed::{OverloadAction, OverloadResponse};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use vireo_types::{AmfUeNgapId, AssocId, Dialect, RanNodeId, RanUeNgapId, Snssai, Tac, Tai};
 use vireo_wire::ngap::{Message, OverloadAction as NgapAction, OverloadResponse as NgapResponse, *};
 
@@ -28,8 +30,10 @@ pub struct RanNode {
     pub id: RanNodeId,
     /// RAN Node Name; empty if the RAN node sent none.
     pub name: String,
-    /// Supported tracking areas, one item per PLMN and TAC.
-    pub areas: Vec<SupportedArea>,
+    /// Supported tracking areas, one item per PLMN and TAC. There may be thousands, which copies of
+    /// the RAN node share: each message of the node copies it.
+    #[serde(with = "shared_areas")]
+    pub areas: Arc<[SupportedArea]>,
 }
 
 /// Supported TA List item.
@@ -380,7 +384,7 @@ mod tests {
         let plmn = named(&update).expect("it names its node").plmn();
         let of = |id| {
             let id = GnbId { plmn, id, bits: 24 };
-            Some(RanNode { id: id.into(), name: "before".into(), areas: Vec::new() })
+            Some(RanNode { id: id.into(), name: "before".into(), areas: [].into() })
         };
         let mut node = of(0x103);
         let outcome = step(&mut node, &update, &config);
@@ -460,7 +464,7 @@ mod tests {
         let config = crate::smf::tests::config();
         let plmn = "99970".parse().expect("a PLMN");
         let id = GnbId { plmn, id: 0x102, bits: 24 };
-        let mut node = Some(RanNode { id: id.into(), name: String::new(), areas: Vec::new() });
+        let mut node = Some(RanNode { id: id.into(), name: String::new(), areas: [].into() });
         let outcome = step(&mut node, &golden("AMFConfigurationUpdateAcknowledge"), &config);
         assert_eq!((outcome.request, outcome.fault), (Some(RanStepRequest::Updated { failed: 0 }), None));
         let outcome = step(&mut node, &golden("AMFConfigurationUpdateAcknowledge-failed"), &config);

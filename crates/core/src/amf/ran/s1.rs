@@ -130,7 +130,7 @@ fn setup(node: &mut Option<RanNode>, pdu: &S1APPDU<'_>, (config, mme): (&CoreCon
     if let Err((cause, kind)) = check(&areas, config) {
         return failure(pdu, Some(cause), kind);
     }
-    *node = Some(RanNode { id: id.into(), name: name(pdu).unwrap_or_default(), areas });
+    *node = Some(RanNode { id: id.into(), name: name(pdu).unwrap_or_default(), areas: areas.into() });
     RanStepOutput { answer: Some(response(config, mme)), request: Some(RanStepRequest::Erase), fault: None }
 }
 
@@ -187,7 +187,9 @@ fn configuration_update(node: &mut Option<RanNode>, pdu: &S1APPDU<'_>, config: &
     }
     if let Some(node) = node {
         node.name = name(pdu).unwrap_or_else(|| std::mem::take(&mut node.name));
-        node.areas = supported.unwrap_or_else(|| std::mem::take(&mut node.areas));
+        if let Some(areas) = supported {
+            node.areas = areas.into();
+        }
     }
     let message = ENBConfigurationUpdateAcknowledge::new(ProtocolIEContainer(Vec::new()));
     let answer = encode(S1AP_PDU::of_message(&message, ENBConfigurationUpdateAcknowledge::CRITICALITY));

@@ -74,7 +74,7 @@ pub(super) fn ng_setup(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &C
     if let Err(refusal) = check(&areas, config) {
         return failure(pdu, Some(refusal.cause()), refusal.kind());
     }
-    *node = Some(RanNode { id, name: name(pdu).unwrap_or_default(), areas });
+    *node = Some(RanNode { id, name: name(pdu).unwrap_or_default(), areas: areas.into() });
     RanStepOutput { answer: Some(response(config)), request: Some(RanStepRequest::Erase), fault: None }
 }
 
@@ -161,7 +161,9 @@ pub(super) fn configuration_update(
     }
     if let Some(node) = node {
         node.name = name(pdu).unwrap_or_else(|| std::mem::take(&mut node.name));
-        node.areas = supported.unwrap_or_else(|| std::mem::take(&mut node.areas));
+        if let Some(areas) = supported {
+            node.areas = areas.into();
+        }
     }
     let message = RANConfigurationUpdateAcknowledge::new(ProtocolIEContainer(Vec::new()));
     let answer = n2::encode(NGAP_PDU::of_message(&message, RANConfigurationUpdateAcknowledge::CRITICALITY));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use vireo_types::{AssocId, Dialect};
+use vireo_types::{AssocId, Dialect, limits};
 
 /// NG SETUP RESPONSE and S1 SETUP RESPONSE (TS 38.413 9.4.7, TS 36.413 9.3.6).
 const fn setup_response(dialect: Dialect) -> [u8; 2] {
@@ -33,6 +33,8 @@ const fn setup_failure(dialect: Dialect) -> [u8; 2] {
 
 /// Maximum of NG Setup Request and RAN Configuration Updates stored per RAN node.
 const MESSAGES_PER_NODE: usize = 32;
+/// Maximum of their octets: the NG Setup Request and three updates of the largest size.
+const OCTETS_PER_NODE: usize = 4 * limits::NGAP_PDU_OCTETS;
 
 /// State of a RAN node that hosts need when they join.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -42,6 +44,10 @@ struct KnownRanNode {
     messages: VecDeque<Vec<u8>>,
     /// Set if the node has done NG Setup on another association: the owner of this association.
     owner: Option<AssociationOwner>,
+}
+
+fn is_over_limit(messages: &VecDeque<Vec<u8>>) -> bool {
+    messages.len() > MESSAGES_PER_NODE || messages.iter().map(Vec::len).sum::<usize>() > OCTETS_PER_NODE
 }
 
 /// NG Setup that a host decides on.
@@ -77,11 +83,9 @@ impl RanState {
             PeerEvent::Down { assoc, .. } => self.remove(*assoc),
             PeerEvent::Ngap { assoc, pdu, .. } if event.is_configuration_update() => {
                 let Some(node) = self.nodes.get_mut(assoc) else { return };
-                if node.messages.len() == MESSAGES_PER_NODE {
-                    // Each update replaces the values it contains; the NG Setup at index 0 stays.
-                    node.messages.remove(1);
-                }
                 node.messages.push_back(pdu.clone());
+                // Each update replaces the values it contains; the NG Setup at index 0 stays.
+                while is_over_limit(&node.messages) && node.messages.remove(1).is_some() {}
             }
             _ => {}
         }
@@ -149,5 +153,32 @@ impl RanState {
     pub(super) fn node(&self, assoc: AssocId) -> Option<(SocketAddr, bool)> {
         let node = self.nodes.get(&assoc)?;
         Some((node.peer, node.owner.is_some() || !node.messages.is_empty()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A peer may have hundreds of associations.
+    #[test]
+    fn updates_take_bounded_memory() {
+        let assoc = AssocId(1);
+        let mut state = RanState::default();
+        state.on_event(&PeerEvent::Up { assoc, peer: SocketAddr::from(([192, 0, 2, 9], 38412)) });
+        let update = |state: &mut RanState, number: u8, octets| {
+            let pdu = [vec![0, 35, number], vec![0; octets - 3]].concat();
+            state.on_event(&PeerEvent::Ngap { assoc, view: None, pdu });
+            state.nodes[&assoc].messages.iter().map(|pdu| pdu[2]).collect::<Vec<_>>()
+        };
+        for number in 0..100 {
+            update(&mut state, number, limits::NGAP_PDU_OCTETS);
+        }
+        assert_eq!(update(&mut state, 100, 3), [0, 98, 99, 100]);
+        for number in 101..200 {
+            update(&mut state, number, 3);
+        }
+        let stored = update(&mut state, 200, 3);
+        assert_eq!((stored.len(), stored[0], stored[1], stored[31]), (MESSAGES_PER_NODE, 0, 170, 200));
     }
 }

@@ -71,7 +71,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         input: NodeStepInput<'_>,
         out: &mut Vec<NodeOutput<U>>,
     ) {
-        let NodeStepInput { config, now, answers, number } = input;
+        let NodeStepInput { config, now, answers, .. } = input;
         if !self.is_up(assoc) {
             return;
         }
@@ -117,7 +117,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         match outcome.request {
             // In a cluster one host has sent the update.
             Some(RanStepRequest::Updated { failed }) if answers => self.updated(assoc, failed, out),
-            Some(request) => self.request(assoc, (record, request), (answers, number), out),
+            Some(request) => self.request(assoc, (record, request), input, out),
             None => {}
         }
         if let Some(pdu) = outcome.answer.filter(|_| answers) {
@@ -151,9 +151,10 @@ impl<U: SlotKey> RanNodeTable<U> {
         &mut self,
         assoc: AssocId,
         (record, request): (Option<RanNode>, RanStepRequest),
-        (answers, number): (bool, u64),
+        input: NodeStepInput<'_>,
         out: &mut Vec<NodeOutput<U>>,
     ) {
+        let NodeStepInput { now, answers, number, .. } = input;
         let node = self.node_of(assoc).unwrap_or(assoc);
         match request {
             RanStepRequest::Erase => record.into_iter().for_each(|record| self.set_up(assoc, record, answers, out)),
@@ -164,21 +165,8 @@ impl<U: SlotKey> RanNodeTable<U> {
                     false => NodeOutput::Reset { node, items, input: number },
                 });
             }
-            RanStepRequest::Relay { target, pdu } => self.relay(assoc, target, pdu, answers, out),
+            RanStepRequest::Relay { target, pdu } => self.relay(assoc, (target, pdu), (answers, now), out),
             RanStepRequest::ResetAcknowledged | RanStepRequest::Updated { .. } => {}
-        }
-    }
-
-    /// Sends a message of one RAN node to another one.
-    fn relay(&self, from: AssocId, target: RanNodeId, pdu: Vec<u8>, answers: bool, out: &mut Vec<NodeOutput<U>>) {
-        match self.find(target).and_then(|node| self.association_to(node, None)) {
-            Some(assoc) if answers => out.push(NodeOutput::Send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu })),
-            Some(_) => {}
-            None => {
-                let label = "configuration-transfer-to-unknown-node";
-                let peer = self.peer(from);
-                out.push(NodeOutput::Event(NodeEvent::Fault { peer, label, offered: None }));
-            }
         }
     }
 

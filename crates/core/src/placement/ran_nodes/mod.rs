@@ -25,6 +25,8 @@ mod contest;
 mod loss;
 mod message;
 mod output;
+mod relay;
+mod relay_budget;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Table of RAN nodes: its state and lookups.
 
 use super::contest::Contest;
+use super::relay_budget::RelayBudget;
 use crate::RanNodes;
 use crate::amf::ran::RanNode;
 use crate::amf::ran::admission::{self, Allow, Verdict};
@@ -10,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use vireo_types::{AssocId, Dialect, Duration, Instant, RanNodeId, Snssai, Tai};
+use vireo_types::{AssocId, Dialect, Duration, Instant, RanNodeId, RanUeNgapId, Snssai, Tai};
 
 /// Messages remembered per association: more than arrive in the moment in which it ends.
 const MAX_RECENT: usize = 64;
@@ -58,6 +59,9 @@ pub struct RanNodeEntry<U> {
     /// UEs whose last message came by another association than the first. Messages to them use that
     /// association (TS 23.501 5.21.1.3).
     by: FxHashMap<U, AssocId>,
+    /// UEs for which the node is the target of a handover, by its RAN UE NGAP IDs.
+    prepared: FxHashMap<RanUeNgapId, U>,
+    relayed: RelayBudget,
     /// UEs whose connections a reset is ending, with the balancer's input. A balancer may give the
     /// same reset to a host again, for UEs of a dead host.
     resetting: FxHashMap<U, u64>,
@@ -79,6 +83,8 @@ impl<U: SlotKey> RanNodeEntry<U> {
             peer,
             ues,
             by,
+            prepared: FxHashMap::default(),
+            relayed: RelayBudget::default(),
             resetting,
             reported: false,
             repeats: FxHashSet::default(),
@@ -270,6 +276,11 @@ impl<U: SlotKey> RanNodeTable<U> {
     pub fn association_to(&self, node: AssocId, ue: Option<U>) -> Option<AssocId> {
         let node = self.nodes.get(&node)?;
         ue.and_then(|ue| node.by.get(&ue)).or(node.associations.first()).copied()
+    }
+
+    /// Returns the budget of messages of others to a RAN node.
+    pub(super) fn relay_budget(&mut self, node: AssocId) -> Option<&mut RelayBudget> {
+        self.nodes.get_mut(&node).map(|node| &mut node.relayed)
     }
 
     /// Records the association of a UE's last message. Later messages to the UE use it.
@@ -517,6 +528,29 @@ impl<U: SlotKey> RanNodeTable<U> {
                 node.ues.insert(slot);
             }
         }
+    }
+
+    /// Updates the connection that a RAN node prepares for a UE as the target of a handover.
+    pub fn set_prepared(&mut self, ue: U, old: Option<(AssocId, RanUeNgapId)>, new: Option<(AssocId, RanUeNgapId)>) {
+        if old == new {
+            return;
+        }
+        if let Some((node, ran_id)) = old
+            && let Some(node) = self.nodes.get_mut(&node)
+            && node.prepared.get(&ran_id) == Some(&ue)
+        {
+            node.prepared.remove(&ran_id);
+        }
+        if let Some((node, ran_id)) = new
+            && let Some(node) = self.nodes.get_mut(&node)
+        {
+            node.prepared.insert(ran_id, ue);
+        }
+    }
+
+    /// Returns the UE for which a RAN node has prepared a connection under this RAN UE NGAP ID.
+    pub fn prepared(&self, node: AssocId, ran_id: RanUeNgapId) -> Option<U> {
+        self.nodes.get(&node)?.prepared.get(&ran_id).copied()
     }
 
     /// Records the balancer's input that has connected a UE.

@@ -11,7 +11,7 @@ use crate::placement::message::RanOutput;
 use crate::step::Effect;
 use std::net::SocketAddr;
 use vireo_emulator::gnb::{self, Gnb, GnbConfig, Inbox, NgState};
-use vireo_types::{AssocId, Dialect, Duration, EnbId, EnbKind, GnbId, Instant, RanNodeId, Tac, Tai};
+use vireo_types::{AssocId, Dialect, Duration, EnbId, EnbKind, GnbId, Instant, RanNodeId, RanUeNgapId, Tac, Tai};
 
 /// UEs of a host.
 const UES: [u32; 2] = [0, 1];
@@ -24,7 +24,7 @@ fn gnb_id(id: u32) -> GnbId {
 }
 
 fn record(id: u32) -> RanNode {
-    RanNode { id: gnb_id(id).into(), name: format!("gnb-{id}"), areas: Vec::new() }
+    RanNode { id: gnb_id(id).into(), name: format!("gnb-{id}"), areas: [].into() }
 }
 
 /// gNB 7, set up on association 1, with connected UEs.
@@ -60,6 +60,22 @@ fn repeat_by_another_association_is_recognised() {
     assert!(!nodes.is_repeat(node, AssocId(2), b"other", late), "that is too long ago");
     assert!(matches!(nodes.remove_association(AssocId(2), true), AssociationLoss::Fewer(1)));
     assert!(nodes.is_repeat(node, AssocId(3), b"second", late));
+}
+
+/// A partial NG RESET finds them without reading the UEs of the node.
+#[test]
+fn prepared_connection_is_found_by_its_id() {
+    let mut nodes = nodes(&UES);
+    let (node, [ran_id, other]) = (AssocId(1), [7, 8].map(RanUeNgapId));
+    nodes.set_prepared(UES[0], None, Some((node, ran_id)));
+    assert_eq!([ran_id, other].map(|id| nodes.prepared(node, id)), [Some(UES[0]), None]);
+    assert_eq!(nodes.prepared(AssocId(2), ran_id), None, "no node has this number");
+    // The node has assigned the identifier again; what ends later is the handover before.
+    nodes.set_prepared(UES[1], None, Some((node, ran_id)));
+    nodes.set_prepared(UES[0], Some((node, ran_id)), None);
+    assert_eq!(nodes.prepared(node, ran_id), Some(UES[1]));
+    nodes.set_prepared(UES[1], Some((node, ran_id)), Some((node, other)));
+    assert_eq!([ran_id, other].map(|id| nodes.prepared(node, id)), [None, Some(UES[1])]);
 }
 
 #[test]
@@ -255,7 +271,7 @@ fn configuration_transfer_goes_to_named_enb_only() {
     for n in 1..=2 {
         nodes.up(enb(n), SocketAddr::from(([10, 0, 0, n as u8], 36412)));
         let id = EnbId { plmn: "99970".parse().expect("a PLMN"), kind: EnbKind::Macro, id: n };
-        nodes.begin(enb(n), RanNode { id: id.into(), name: format!("enb-{n}"), areas: Vec::new() });
+        nodes.begin(enb(n), RanNode { id: id.into(), name: format!("enb-{n}"), areas: [].into() });
     }
     let network = plmn("999", "70").expect("a PLMN");
     let id = |id| global_enb_id(network, WireKind::Macro, id).expect("20 bits");
@@ -284,17 +300,42 @@ fn configuration_transfer_goes_to_named_enb_only() {
     }
 }
 
-#[test]
-fn transfer_reaches_node_of_other_balancer() {
-    use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
+/// Returns two RAN nodes at different balancers, the second of which the golden transfer names.
+fn source_and_target() -> (Table, [AssocId; 2]) {
     let plmn = "99970".parse().expect("a PLMN");
     let ng_enb = RanNodeId::NgEnb(EnbId { plmn, kind: EnbKind::Macro, id: 0x1_2345 });
     let (from, to) = (AssocId::at(0, 1), AssocId::at(1, 1));
     let mut nodes = Table::new(Vec::new());
     for (assoc, id) in [(from, GnbId { plmn, id: 0x102, bits: 24 }.into()), (to, ng_enb)] {
         nodes.up(assoc, SocketAddr::from(([10, 0, 0, assoc.balancer() + 1], 38412)));
-        nodes.begin(assoc, RanNode { id, name: String::new(), areas: Vec::new() });
+        nodes.begin(assoc, RanNode { id, name: String::new(), areas: [].into() });
     }
+    (nodes, [from, to])
+}
+
+/// One RAN node could otherwise send another one more than it can read.
+#[test]
+fn transfers_to_a_node_are_limited() {
+    let (mut nodes, [from, to]) = source_and_target();
+    let uplink = crate::golden::nr("UplinkRANConfigurationTransfer");
+    let config = CoreConfig::lab();
+    let mut transfer = |now| {
+        let input = NodeStepInput { config: &config, now, answers: true, number: 0 };
+        match &nodes.on_message(from, &uplink, input)[..] {
+            [NodeOutput::Send(RanOutput::Ngap { assoc, pdu, .. })] if *assoc == to => Some(pdu.len()),
+            [NodeOutput::Event(NodeEvent::Fault { label: "limit", .. })] => None,
+            outputs => panic!("{outputs:?}"),
+        }
+    };
+    let octets: usize = std::iter::from_fn(|| transfer(Instant(1_000))).take(100_000).sum();
+    assert!((1_000_000..=1 << 20).contains(&octets), "{octets}");
+    assert!(transfer(Instant(11_000)).is_some(), "10 ms later there is room again");
+}
+
+#[test]
+fn transfer_reaches_node_of_other_balancer() {
+    use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
+    let (mut nodes, [from, to]) = source_and_target();
     let uplink = crate::golden::nr("UplinkRANConfigurationTransfer");
     let config = CoreConfig::lab();
     let mut exchange = |answers| {
@@ -388,7 +429,7 @@ fn enb_is_one_node_for_each_mme() {
     let enb = |balancer| AssocId::at(balancer, 1).with_dialect(Dialect::Eps);
     let id = EnbId { plmn: "99970".parse().expect("a PLMN"), kind: EnbKind::Macro, id: 7 };
     let tai = Tai { plmn: id.plmn, tac: Tac(1) };
-    let areas = vec![SupportedArea { tai, slices: Vec::new() }];
+    let areas = [SupportedArea { tai, slices: Vec::new() }].into();
     let record = RanNode { id: id.into(), name: "enb-7".into(), areas };
     let mut nodes = nodes(&[]);
     for balancer in [0, 1] {
@@ -420,8 +461,8 @@ fn disconnects(outputs: &[Output]) -> bool {
 #[test]
 fn unreachable_node_keeps_ues_before_loss() {
     let (mut nodes, node) = (nodes(&UES), AssocId(1));
-    let areas = vec![SupportedArea { tai: Tai { plmn: gnb_id(7).plmn, tac: Tac(1) }, slices: Vec::new() }];
-    nodes.record(node, RanNode { areas: areas.clone(), ..record(7) });
+    let areas = [SupportedArea { tai: Tai { plmn: gnb_id(7).plmn, tac: Tac(1) }, slices: Vec::new() }];
+    nodes.record(node, RanNode { areas: areas.clone().into(), ..record(7) });
     // Association 2 has no RAN node, and ends.
     let outputs = nodes.on_balancer_unreachable([1, 2].map(AssocId), &[[192, 0, 2, 1].into()], true);
     assert!(!disconnects(&outputs) && !outputs.iter().any(|output| matches!(output, NodeOutput::Send(_))));

@@ -71,7 +71,7 @@ fn session_address() -> SessionAddress {
 fn association() -> AssociationOwner {
     let plmn: Plmn = "99970".parse().expect("a PLMN");
     let slices = vec![Snssai { sst: 1, sd: Some(0x0a_0b0c) }, Snssai { sst: 2, sd: None }];
-    let areas = vec![SupportedArea { tai: Tai { plmn, tac: Tac(7) }, slices }];
+    let areas = [SupportedArea { tai: Tai { plmn, tac: Tac(7) }, slices }].into();
     let record = RanNode { id: GnbId { plmn, id: 7, bits: 24 }.into(), name: "gnb".into(), areas };
     AssociationOwner { assoc: AssocId(2), node: AssocId(1), record }
 }

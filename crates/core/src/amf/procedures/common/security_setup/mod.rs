@@ -79,7 +79,10 @@ impl SecuritySetup {
         ue_ngksi: u8,
         capability: UeSecurityCapability,
     ) -> Progress {
-        let identified = matches!(identity, Some(SubscriberIdentity::Suci(_) | SubscriberIdentity::Imsi(_)));
+        // The network may know the IMSI of a UE from before.
+        let is_known = owner(ctx.ue).is_some() && identity == known_identity(ctx.ue);
+        let is_own = matches!(identity, Some(SubscriberIdentity::Suci(_) | SubscriberIdentity::Imsi(_)));
+        let identified = is_own && !is_known;
         let stage = match identity {
             Some(identity) => request_vector(ctx, identity, None),
             None => request_identity(ctx),
@@ -105,7 +108,10 @@ impl SecuritySetup {
             return Progress::Waiting(self);
         }
         let Some(identity) = identity else {
-            return unidentified(ctx, "identity-not-suci");
+            return match owner(ctx.ue) {
+                Some(_) => other_subscriber(ctx),
+                None => unidentified(ctx, "identity-not-suci"),
+            };
         };
         self.identified = true;
         self.stage = request_vector(ctx, identity, None);
@@ -120,6 +126,9 @@ impl SecuritySetup {
     ) -> Progress {
         if !matches!(self.stage, SecurityStage::Vector { .. } | SecurityStage::EapVector { .. }) {
             return Progress::Waiting(self);
+        }
+        if self.names_other_subscriber(ctx.ue, &answer) {
+            return other_subscriber(ctx);
         }
         let vector = match answer {
             Ok(vector) => vector,
@@ -138,6 +147,27 @@ impl SecuritySetup {
             AuthenticationVector::EapAkaPrime(vector) => self.challenge_by_eap(ctx, vector),
         };
         Progress::Waiting(self)
+    }
+
+    /// Returns true if an IDENTITY RESPONSE names another subscriber than that of the context, or
+    /// none. It needs no protection (TS 24.501 4.4.4.3 b, TS 24.301 4.4.4.3), and the first message
+    /// of the connection has verified under the keys of the context: the sender is not its UE.
+    fn names_other_subscriber(
+        &self,
+        ue: &UeContext,
+        answer: &Result<AuthenticationVector, AuthenticationError>,
+    ) -> bool {
+        let Some(owner) = owner(ue).filter(|_| self.identified) else { return false };
+        match answer {
+            Ok(vector) => vector.supi() != owner,
+            Err(AuthenticationError::Unavailable | AuthenticationError::BadAuts) => false,
+            // A removed subscriber is rejected as one.
+            Err(
+                AuthenticationError::UnknownSubscriber
+                | AuthenticationError::BadSuci
+                | AuthenticationError::UnknownHomeKey,
+            ) => ue.subscription.is_some(),
+        }
     }
 
     /// Sends the challenge of EAP-AKA'. It continues the conversation in progress, or begins one
@@ -490,6 +520,18 @@ fn send_security_mode(
         Dialect::Nr => nr::send_security_mode(ctx, pending, capability, eap_identifier),
         Dialect::Eps => eps::send_security_mode(ctx, pending, capability),
     }
+}
+
+/// Returns the subscriber of a registered UE with keys.
+fn owner(ue: &UeContext) -> Option<Supi> {
+    ue.identity.supi.filter(|_| ue.security.is_some() && ue.is_registered())
+}
+
+/// Aborts the authentication of a UE in whose place another one has answered. The UE keeps its
+/// keys, sessions and registration, and repeats its request on another connection.
+fn other_subscriber(ctx: &mut StepContext<'_, '_>) -> Progress {
+    ctx.note(Note::fault("identity-of-other-subscriber"));
+    Progress::Abandoned
 }
 
 /// Rejects a UE whose identity the network cannot determine, with #9. This deviates from TS 24.501
