@@ -207,6 +207,24 @@ fn changed_service_area_acts_on_ue() {
     assert!(lab.context().is_some_and(|context| context.sessions[0].is_up()));
 }
 
+/// The accept of a connected UE has the service area; its gNB gets the restrictions afterwards.
+#[test]
+fn update_leaves_restrictions_to_command() {
+    let mut lab = connected();
+    lab.subscription.areas = forbidden(&[2]);
+    lab.change(|context| {
+        let subscription = context.subscription.as_mut().map(std::sync::Arc::make_mut);
+        subscription.expect("a subscription").areas = forbidden(&[2]);
+        context.pending.areas = true;
+    });
+    request(&mut lab, Registration::Mobility);
+    assert_eq!(area(&lab), [1]);
+    let (pdu, _) = update(&lab);
+    let restrictions = pdu.ie::<ie::MobilityRestrictionList>().expect("a list").expect("a list");
+    assert!(restrictions.forbidden_area_information.is_some());
+    assert!(lab.context().is_some_and(|context| !context.pending.areas));
+}
+
 /// An unreachable UE gets its service area on its next connection; no further page is sent.
 #[test]
 fn silent_ue_gets_service_area_later() {

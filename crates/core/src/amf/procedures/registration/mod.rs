@@ -270,8 +270,9 @@ fn enrol(ctx: &mut StepContext<'_, '_>, registration: Registration) -> Result<()
     if !guti::assign(ctx) {
         return Err(GmmCause::Congestion);
     }
-    // The accept has it.
-    (ctx.ue.pending.allowed, ctx.ue.pending.areas) = (false, false);
+    // The accept has it. A RAN node that has a UE context learns restrictions afterwards.
+    ctx.ue.pending.allowed = false;
+    ctx.ue.pending.areas &= ctx.ue.connection.is_some_and(|connection| !connection.ran.is_none());
     ctx.ue.registration = registration;
     ctx.ue.reachability.expires = None;
     ctx.ue.reachability.area = area(ctx);
