@@ -1,8 +1,8 @@
 //! What a RAN node learns of a UE beside keys and sessions: mobility restrictions, and of 5G the
 //! assistance for RRC_INACTIVE (TS 38.413 9.3.1.85, 9.3.1.15). For an eNB, `amf::s1` encodes it.
 
-use super::{plmn_to, tac_octets};
-use crate::amf::context::{DrxCycle, UeContext};
+use super::{eutra_extended_drx, nr_extended_drx, plmn_to, tac_octets};
+use crate::amf::context::{DrxCycle, ExtendedDrx, UeContext, hashed_id};
 use crate::config::CoreConfig;
 use crate::subscription::{AreaRestrictions, ServiceArea};
 use std::num::NonZeroU16;
@@ -44,6 +44,7 @@ pub struct MobilityRestrictions {
 pub struct InactiveAssistance {
     pub tmsi: Tmsi,
     pub drx: Option<DrxCycle>,
+    pub extended_drx: Option<ExtendedDrx>,
     /// T3512 value in the coding of NAS.
     pub t3512: u8,
     /// The UE is in MICO mode.
@@ -73,6 +74,7 @@ impl UeInformation {
         let inactive = ue.identity.tmsi.filter(|_| is_permitted).map(|tmsi| InactiveAssistance {
             tmsi,
             drx: ue.reachability.paging.drx_in(Dialect::Nr),
+            extended_drx: ue.reachability.paging.extended_drx,
             t3512: t3512(config.timers.t3512.as_secs()),
             mico: ue.reachability.paging.power_saving.is_some(),
             area: area.iter().copied().take(limits::TAIS_PER_LIST).collect(),
@@ -174,8 +176,23 @@ impl InactiveAssistance {
             self.mico.then_some(MICOModeIndication::R_true),
             TAIListForInactive(self.area.iter().map(item).collect()),
             None,
-            None,
+            container(self.extended()),
         )
+    }
+
+    /// Returns the IEs of extended DRX. In NR, the window follows from 13 bits of the Hashed ID (TS
+    /// 38.304 7.4).
+    fn extended(&self) -> Vec<ProtocolExtensionField<'static>> {
+        let Some(drx) = self.extended_drx else { return Vec::new() };
+        if !drx.is_nr() {
+            return extension(ID_EUTRA_PAGINGE_DRXINFORMATION, &eutra_extended_drx(drx)).into_iter().collect();
+        }
+        let hashed = HashedUEIdentityIndexValue(aper::Bits::low(u64::from(hashed_id(self.tmsi) >> 19), 13).into());
+        let fields = [
+            extension(ID_NR_PAGINGE_DRXINFORMATION, &nr_extended_drx(drx)),
+            extension(ID_HASHED_UEIDENTITY_INDEX_VALUE, &hashed),
+        ];
+        fields.into_iter().flatten().collect()
     }
 }
 
@@ -235,12 +252,20 @@ mod tests {
         let inactive = InactiveAssistance {
             tmsi: Tmsi(0xdead_beef),
             drx: Some(DrxCycle::Frames64),
+            extended_drx: None,
             t3512: t3512(3600),
             mico: true,
             area: vec![Tai { plmn: home, tac: Tac(1) }],
         };
         assert_eq!(pdu.ie::<ie::CoreNetworkAssistanceInformationForInactive>(), Some(Ok(inactive.encode())));
         assert_eq!(pdu.ie::<ie::IndexToRFSP>(), Some(Ok(IndexToRFSP(256))));
+        for (name, drx) in [("eutra", ExtendedDrx::from_octet(0x35)), ("nr", ExtendedDrx::from_octet(0xfc).in_nr())] {
+            let octets = golden(&format!("InitialContextSetupRequest-extended-drx-{name}"));
+            let pdu = NGAP_PDU::decode_borrowed(&octets).expect("a PDU");
+            let with_drx = InactiveAssistance { extended_drx: Some(drx), mico: false, ..inactive.clone() };
+            let ie = pdu.ie::<ie::CoreNetworkAssistanceInformationForInactive>();
+            assert_eq!(ie, Some(Ok(with_drx.encode())), "{name}");
+        }
         // TS 24.008 table 10.5.163a: 6 times 10 minutes, and deactivated.
         assert_eq!((t3512(3600), t3512(0), t3512(54 * 60)), (0x06, 0xe0, t3512(1 << 40)));
     }

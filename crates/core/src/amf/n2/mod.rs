@@ -4,6 +4,7 @@
 //! the kind of procedure. [`ue_message`] decodes a message for a step. A faulty message becomes a
 //! [`Fault`] with the answer of TS 38.413 clause 10.
 
+mod extended_drx;
 mod fault;
 mod information;
 mod ingress;
@@ -11,6 +12,7 @@ mod nas_identity;
 mod route;
 mod send;
 
+pub(crate) use extended_drx::{eutra_extended_drx, nr_extended_drx};
 pub(crate) use fault::has_fault_to_reject;
 pub use fault::{Fault, FaultDiagnostics, error_indication};
 pub use information::{InactiveAssistance, MobilityRestrictions, UeInformation};

@@ -90,21 +90,22 @@ pub fn set_paging(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationReques
         ctx.ue.delete_radio_capability();
     }
     let (drx, mut saving) = requested_paging(message);
-    // The coding of the cycle is that of E-UTRA. On NR, extended DRX is not granted.
+    // The codings of cycle and window are those of the RAT (TS 24.008 table 10.5.5.32).
     let is_eutra = ctx.ue.connection.is_some_and(|connection| ctx.env.ran.is_ng_enb(connection.assoc));
-    saving.extended_drx = saving.extended_drx.filter(|_| is_eutra);
+    saving.extended_drx = saving.extended_drx.map(|drx| if is_eutra { drx } else { drx.in_nr() });
     ctx.ue.reachability.paging.drx = drx;
     power_saving::grant(ctx, saving, power_saving::TIMER_3);
 }
 
-/// Returns the DRX cycle and the power saving that the UE requests.
+/// Returns the DRX cycle and the power saving that the UE requests, extended DRX in the coding of
+/// E-UTRA.
 fn requested_paging(message: &NasRegistrationRequest) -> (Option<(Dialect, DrxCycle)>, PowerSavingRequest) {
     let drx = message.requested_drx_parameters.as_ref().and_then(NasFGsDrxParameters::drx_value_raw);
     let drx = drx.and_then(|value| DrxCycle::from_value(value, 1)).map(|cycle| (Dialect::Nr, cycle));
     let active_s = message.t3324_value.as_ref().and_then(NasGprsTimer3::to_seconds);
     let mico = message.mico_indication.as_ref().map(|_| active_s.unwrap_or_default());
     let parameters = message.requested_extended_drx_parameters.as_ref().and_then(|ie| ie.value.first());
-    let extended_drx = parameters.map(|octet| ExtendedDrx { cycle: octet & 15, window: octet >> 4 });
+    let extended_drx = parameters.map(|octet| ExtendedDrx::from_octet(*octet));
     (drx, PowerSavingRequest { active_s: mico, periodic_s: None, extended_drx })
 }
 
@@ -113,7 +114,7 @@ fn add_paging(message: &mut NasRegistrationAccept, paging: &PagingInfo) {
     message.negotiated_drx_parameters =
         paging.drx_in(Dialect::Nr).map(|drx| NasFGsDrxParameters::new(vec![drx as u8 + 1]));
     message.negotiated_extended_drx_parameters =
-        paging.extended_drx.map(|drx| NasExtendedDrxParameters::new(vec![drx.window << 4 | drx.cycle & 15]));
+        paging.extended_drx.map(|drx| NasExtendedDrxParameters::new(vec![drx.octet()]));
     if let Some(PowerSaving { active_s, .. }) = paging.power_saving {
         message.mico_indication = Some(NasMicoIndication::from_flags(false, false));
         let timer = (active_s > 0).then(|| NasGprsTimer3::from_seconds(active_s.into()).ok());
