@@ -1,6 +1,6 @@
 //! Parameters of paging: what a UE and its RAN node have said of how the UE is paged.
 
-use super::{Ciot, Reachability, UeContext};
+use super::{Ciot, Reachability, Registration, UeContext};
 use crate::config::CoreConfig;
 use crate::octets;
 use serde::{Deserialize, Serialize};
@@ -267,24 +267,26 @@ impl UeContext {
 
 impl Reachability {
     /// Starts the timer of a registered UE that becomes idle: the active timer in power saving
-    /// mode, else the mobile reachable timer (TS 24.501 5.3.7; TS 24.301 5.3.5, 5.3.11).
-    pub(crate) fn begin_idle(&mut self, config: &CoreConfig, now: Instant) {
+    /// mode, else the mobile reachable timer (TS 24.501 5.3.7; TS 24.301 5.3.5, 5.3.11). The latter
+    /// is T3512 if the UE is registered for emergency services.
+    pub(crate) fn begin_idle(&mut self, registration: Registration, config: &CoreConfig, now: Instant) {
         self.unreachable = false;
         match self.paging.power_saving {
             Some(PowerSaving { active_s: 0, .. }) => self.begin_sleep(config, now),
             Some(PowerSaving { active_s, .. }) => self.expires = Some(now + Duration::from_secs(active_s.into())),
             None => {
                 let timers = config.timers;
-                let mobile_reachable = now + timers.t3512 + timers.implicit_deregistration;
-                self.expires = (timers.t3512.as_micros() > 0).then_some(mobile_reachable);
+                let is_emergency = registration == Registration::Emergency;
+                let grace = if is_emergency { Duration::default() } else { timers.implicit_deregistration };
+                self.expires = (timers.t3512.as_micros() > 0).then(|| now + timers.t3512 + grace);
             }
         }
     }
 
     /// Handles the expiry of the timer of a registered UE. Returns false if the UE is to be
     /// deregistered.
-    pub(crate) fn on_expiry(&mut self, config: &CoreConfig, now: Instant) -> bool {
-        if self.unreachable {
+    pub(crate) fn on_expiry(&mut self, registration: Registration, config: &CoreConfig, now: Instant) -> bool {
+        if self.unreachable || registration == Registration::Emergency {
             return false;
         }
         if self.paging.power_saving.is_some() {
