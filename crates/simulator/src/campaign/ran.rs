@@ -175,7 +175,15 @@ pub(super) fn config_of_rats(rats: Rats) -> CoreConfig {
 
 /// Returns the configuration with timers that expire within a simulation.
 pub(super) fn config_with_short_timers(rats: Rats) -> CoreConfig {
-    let (t3513, t35xx) = (Duration::from_millis(500), Duration::from_millis(900));
+    config_with_timers(rats, (Duration::from_millis(500), Duration::from_millis(900)))
+}
+
+/// Returns the configuration with timers that expire while a host is slow or a link is cut.
+pub(super) fn config_with_shortest_timers(rats: Rats) -> CoreConfig {
+    config_with_timers(rats, (Duration::from_millis(60), Duration::from_millis(40)))
+}
+
+fn config_with_timers(rats: Rats, (t3513, t35xx): (Duration, Duration)) -> CoreConfig {
     let timers = Timers { t3513, t3550: t35xx, t3560: t35xx, t3570: t35xx, t3522: t35xx, ..Timers::default() };
     CoreConfig { timers, ..config_of_rats(rats) }
 }

@@ -79,7 +79,14 @@ impl Simulation {
         let rebalances = network.skew.is_some();
         if setup.serve == Serve::Procedure {
             network.trace(format!("each UE has {replicas} replicas"));
-            network.config = Rc::new(ran::config_with_short_timers(setup.rats));
+            let has_shortest_timers =
+                is_sound && seed % 4 == 3 || setup.mutation == Some(Mutation::DeadlineAtReplica);
+            network.config = Rc::new(if has_shortest_timers {
+                network.trace("deadlines of UEs come due within 60 ms".into());
+                ran::config_with_shortest_timers(setup.rats)
+            } else {
+                ran::config_with_short_timers(setup.rats)
+            });
             Ran::start_reports(&mut network);
         }
         if labels.is_some() {
