@@ -327,7 +327,7 @@ def extension(number, kind, value):
 
 
 def en_dc_messages():
-    """Messages about a UE that supports EN-DC, and that may not use it."""
+    """Messages about a UE that supports EN-DC, and one that may not use it or has other restrictions."""
     nr = ("NRUESecurityCapabilities", {"nRencryptionAlgorithms": (0xE100, 16),
                                        "nRintegrityProtectionAlgorithms": (0xE002, 16)})
     restricted = ("HandoverRestrictionList", {"servingPLMN": PLMN, "iE-Extensions": [
