@@ -5,6 +5,8 @@ must agree octet by octet. An IE is named as its ASN.1 identifier without `id-`;
 from pycrate's own reading of the ASN.1.
 """
 
+import zlib
+
 from pycrate_asn1dir import NGAP
 
 DESCRIPTIONS = NGAP.NGAP_PDU_Descriptions
@@ -46,6 +48,16 @@ def tunnel(last, teid):
     """A GTP tunnel at 127.0.0.<last>."""
     address = (0x7F000000 | last, 32)
     return ("gTPTunnel", {"transportLayerAddress": address, "gTP-TEID": teid.to_bytes(4, "big")})
+
+
+def reflected(value, bits):
+    return int(f"{value:0{bits}b}"[::-1], 2)
+
+
+def hashed_index(tmsi):
+    """13 most significant bits of the frame check sequence (TS 38.304 7.4); the CRC of zlib has its bits reversed."""
+    octets = bytes(reflected(octet, 8) for octet in tmsi)
+    return (reflected(zlib.crc32(octets), 32) >> 19, 13)
 
 
 def object_set(message):
@@ -271,6 +283,9 @@ def node_messages():
         "Paging", ("UEPagingIdentity", paging), ("PagingDRX", "v128"), ("TAIListForPaging", [{"tAI": TAI}]),
         ("PagingPriority", "priolevel3"),
         ("EUTRA-PagingeDRXInformation", {"eUTRA-paging-eDRX-Cycle": "hf8", "eUTRA-paging-Time-Window": "s4"}))
+    yield "Paging-extended-drx-nr", initiating(
+        "Paging", ("UEPagingIdentity", paging), ("PagingDRX", "v128"), ("TAIListForPaging", [{"tAI": TAI}]),
+        ("NR-PagingeDRXInformation", {"nR-paging-eDRX-Cycle": "hf8", "nR-paging-Time-Window": "s4"}))
     yield "Paging-assistance", initiating(
         "Paging", ("UEPagingIdentity", paging), ("PagingDRX", "v128"), ("TAIListForPaging", [{"tAI": TAI}]),
         ("AssistanceDataForPaging", {
@@ -330,6 +345,22 @@ def connection_messages():
         "InitialContextSetupRequest", *IDS, ("CoreNetworkAssistanceInformationForInactive", inactive),
         ("GUAMI", GUAMI), ("AllowedNSSAI", SLICES), ("UESecurityCapabilities", SECURITY), ("SecurityKey", (KEY, 256)),
         ("MobilityRestrictionList", restrictions), ("IndexToRFSP", 256))
+    reachable = {name: value for name, value in inactive.items() if name != "mICOModeIndication"}
+    for name, extensions in [
+        ("eutra", [(223, "EUTRA-PagingeDRXInformation", {
+            "eUTRA-paging-eDRX-Cycle": "hf8", "eUTRA-paging-Time-Window": "s4"})]),
+        ("nr", [
+            (332, "NR-PagingeDRXInformation", {
+                "nR-paging-eDRX-Cycle": "hf1024", "nR-paging-Time-Window": "s16"}),
+            (365, "HashedUEIdentityIndexValue", hashed_index(S_TMSI["fiveG-TMSI"]))]),
+    ]:
+        with_drx = {**reachable, "iE-Extensions": [
+            {"id": number, "criticality": "ignore", "extensionValue": (kind, value)}
+            for number, kind, value in extensions]}
+        yield f"InitialContextSetupRequest-extended-drx-{name}", initiating(
+            "InitialContextSetupRequest", *IDS, ("CoreNetworkAssistanceInformationForInactive", with_drx),
+            ("GUAMI", GUAMI), ("AllowedNSSAI", SLICES), ("UESecurityCapabilities", SECURITY),
+            ("SecurityKey", (KEY, 256)))
     yield "UEContextModificationRequest-rfsp", initiating("UEContextModificationRequest", *IDS, ("IndexToRFSP", 7))
     yield "InitialContextSetupResponse", successful(
         "InitialContextSetupResponse", *IDS,

@@ -13,6 +13,7 @@ IES = S1AP.S1AP_IEs
 PDU = DESCRIPTIONS.S1AP_PDU
 
 PLMN = bytes.fromhex("99f907")
+OTHER_PLMN = bytes.fromhex("00f110")
 MME_ID = 0xA0B0C0D0
 ENB_ID = 0
 SECOND_ID = 0x000100
@@ -326,11 +327,20 @@ def extension(number, kind, value):
 
 
 def en_dc_messages():
-    """Messages about a UE that supports EN-DC, and that may not use it."""
+    """Messages about a UE that supports EN-DC, and one that may not use it or has other restrictions."""
     nr = ("NRUESecurityCapabilities", {"nRencryptionAlgorithms": (0xE100, 16),
                                        "nRintegrityProtectionAlgorithms": (0xE002, 16)})
     restricted = ("HandoverRestrictionList", {"servingPLMN": PLMN, "iE-Extensions": [
         extension(261, "NRrestrictioninEPSasSecondaryRAT", "nRrestrictedinEPSasSecondaryRAT")]})
+    # Each kind of restriction, in the serving PLMN and an equivalent one.
+    plmns = [PLMN, OTHER_PLMN]
+    areas = ("HandoverRestrictionList", {
+        "servingPLMN": PLMN, "equivalentPLMNs": [OTHER_PLMN],
+        "forbiddenTAs": [{"pLMN-Identity": plmn, "forbiddenTACs": [b"\x00\x02", b"\xff\xff"]} for plmn in plmns],
+        "iE-Extensions": [
+            extension(261, "NRrestrictioninEPSasSecondaryRAT", "nRrestrictedinEPSasSecondaryRAT"),
+            extension(282, "CNTypeRestrictions",
+                      [{"pLMN-Identity": plmn, "cNType": "fiveGCForbidden"} for plmn in plmns])]})
     # 100 Gbit/s and 20 Gbit/s; the usual form has its highest value.
     fast = {"uEaggregateMaximumBitRateDL": 10_000_000_000, "uEaggregateMaximumBitRateUL": 10_000_000_000,
             "iE-Extensions": [extension(259, "ExtendedBitRate", 100_000_000_000),
@@ -350,6 +360,16 @@ def en_dc_messages():
             "InitialContextSetupRequest", *IDS, ("uEaggregateMaximumBitrate", fast),
             ("E-RABToBeSetupListCtxtSUReq", context), capability, ("SecurityKey", (KEY, 256)), restricted, nr),
         "DownlinkNASTransport-en-dc": initiating("DownlinkNASTransport", *IDS, ("NAS-PDU", NAS), restricted, nr),
+        "InitialContextSetupRequest-restricted": initiating(
+            "InitialContextSetupRequest", *IDS, ("uEaggregateMaximumBitrate", AMBR),
+            ("E-RABToBeSetupListCtxtSUReq", context), capability, ("SecurityKey", (KEY, 256)), areas),
+        "DownlinkNASTransport-restricted": initiating(
+            "DownlinkNASTransport", *IDS, ("NAS-PDU", NAS), areas, ("SubscriberProfileIDforRFP", 256)),
+        "HandoverRequest-restricted": initiating(
+            "HandoverRequest", ("MME-UE-S1AP-ID", MME_ID), ("HandoverType", "intralte"),
+            ("Cause", ("radioNetwork", "handover-desirable-for-radio-reason")),
+            ("uEaggregateMaximumBitrate", AMBR), ("E-RABToBeSetupListHOReq", handed),
+            ("Source-ToTarget-TransparentContainer", bytes.fromhex("000000070000000000")), capability, areas, hop),
         "UEContextModificationRequest-en-dc": initiating(
             "UEContextModificationRequest", *IDS, ("uEaggregateMaximumBitrate", faster)),
         "HandoverRequest-en-dc": initiating(

@@ -412,8 +412,8 @@ impl Default for PagingConfig {
 pub struct PowerSavingConfig {
     /// Power saving mode (TS 24.301 5.3.11); `None` = refused.
     pub mode: Option<PowerSavingMode>,
-    /// Start of a hyperframe with H-SFN 0, from which eNBs count. With it, extended DRX is accepted
-    /// (TS 24.301 5.3.12); `None` = refused.
+    /// Start of a hyperframe with H-SFN 0, from which RAN nodes count. With it, extended DRX is
+    /// accepted (TS 24.301 5.3.12, TS 24.501 5.3.16); `None` = refused.
     pub extended_drx: Option<Instant>,
 }
 

@@ -199,7 +199,9 @@ fn json_report(arguments: &[&str]) -> Option<Value> {
 #[test]
 fn power_saving_ues_get_waiting_packets() {
     let permitted = [("VIREO_CORE__POWER_SAVING__PSM", "true"), ("VIREO_CORE__POWER_SAVING__EXTENDED_DRX", "true")];
-    for (rat, scenario) in [("eps", "power-saving"), ("nr", "power-saving"), ("eps", "extended-drx")] {
+    for (rat, scenario) in
+        [("eps", "power-saving"), ("nr", "power-saving"), ("eps", "extended-drx"), ("nr", "extended-drx")]
+    {
         scenario_succeeds_with(rat, scenario, &permitted);
     }
 }

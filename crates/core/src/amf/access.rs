@@ -3,8 +3,10 @@
 //! The dialect of a message is that of its association ([`vireo_types::AssocId::dialect`]). The
 //! rest of the core sees the same values for both.
 
-use super::context::{Connection, EnDc, UeSecurityCapability};
-use super::n2::{self, Cause, ContextSetup, Fault, Route, SessionSetup, ShallowView, UeMessage};
+use super::context::{Connection, UeSecurityCapability};
+use super::n2::{
+    self, AcceptTransport, Cause, ContextSetup, Fault, Route, SessionSetup, ShallowView, UeInformation, UeMessage,
+};
 use super::s1;
 use crate::subscription::Ambr;
 use std::num::NonZeroU16;
@@ -91,12 +93,24 @@ pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> 
     }
 }
 
-/// Encodes the transport of the accept of an update. An eNB learns with it what it needs for EN-DC
-/// (TS 23.401 5.3.3.1).
-pub fn accept_transport(connection: &Connection, nas: Vec<u8>, en_dc: EnDc, radio_capability: &[u8]) -> Vec<u8> {
+/// Encodes the transport of the accept of an update. An eNB learns with it the restrictions of the
+/// UE, and what it needs for EN-DC (TS 23.401 5.3.3.1).
+pub fn accept_transport(connection: &Connection, nas: Vec<u8>, content: AcceptTransport<'_>) -> Vec<u8> {
     match connection.assoc.dialect() {
         Dialect::Nr => n2::downlink_nas_transport(connection, nas),
-        Dialect::Eps => s1::accept_transport(connection, nas, en_dc, radio_capability),
+        Dialect::Eps => s1::accept_transport(connection, nas, content),
+    }
+}
+
+/// Encodes the transport of a NAS message, and the mobility restrictions and the priority for
+/// frequencies, which replace those that the RAN node has.
+pub fn downlink_nas_with_information(connection: &Connection, nas: Vec<u8>, information: &UeInformation) -> Vec<u8> {
+    match connection.assoc.dialect() {
+        Dialect::Nr => n2::downlink_nas_with_information(connection, nas, information),
+        Dialect::Eps => {
+            let content = AcceptTransport { information, nr_algorithms: None, radio_capability: &[] };
+            s1::accept_transport(connection, nas, content)
+        }
     }
 }
 

@@ -123,6 +123,19 @@ pub(super) fn modification_command(sm: &SmContext, config: &CoreConfig) -> Optio
     output(command, sm.psi, 0)
 }
 
+/// Builds the PDU Session Modification Command (TS 24.501 6.3.2.2) that confirms a request of the
+/// UE, which changes no QoS.
+pub(super) fn confirming_command(sm: &SmContext, pti: u8, always_on: bool, options: Vec<u8>) -> Option<Output> {
+    let mut command = NasPduSessionModificationCommand::new();
+    if always_on {
+        command.set_always_on_pdu_session_indication(NasAlwaysOnPduSessionIndication::from_apsi(true));
+    }
+    if !options.is_empty() {
+        command.set_extended_protocol_configuration_options(options::ie(options));
+    }
+    output(command, sm.psi, pti)
+}
+
 /// Returns the Session-AMBR (TS 24.501 9.11.4.14) of a session.
 pub(super) fn session_ambr(terms: &SessionTerms) -> NasSessionAmbr {
     let (down, up) = (ambr(terms.ambr.downlink_bps), ambr(terms.ambr.uplink_bps));

@@ -5,7 +5,7 @@
 use super::context::{RanState, SmContext, Stage};
 use super::interface::Output;
 use super::n1::{self, Received5gsm};
-use super::{modify, n2, release};
+use super::{modify, n2, options, release};
 use crate::Env;
 use vireo_wire::nas::{GsmCause, Nas5gsmMessage as Message, NasPduSessionModificationRequest};
 
@@ -35,7 +35,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             Stage::Requested { pti: running, .. } | Stage::Accepted { pti: running } if running == pti => {}
             _ => out.extend(status(GsmCause::MessageTypeNotCompatibleWithTheProtocolState)),
         },
-        Message::PduSessionModificationRequest(requested) => modification(sm, pti, &requested, out),
+        Message::PduSessionModificationRequest(requested) => modification(sm, pti, *requested, env, out),
         Message::PduSessionReleaseRequest(_) => release::requested(sm, pti, env, out),
         Message::PduSessionReleaseComplete(_) => release::completed(sm, pti, out),
         // The network's procedure has no PTI (TS 24.501 6.3.2.2).
@@ -45,6 +45,14 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             modify::rejected(sm, cause.as_u8(), out);
             // The UE does not have the session (TS 24.501 6.3.2.4).
             if cause == GsmCause::InvalidPduSessionIdentity {
+                ended_by_ue(sm, out);
+            }
+        }
+        // The UE has what it has requested, or does without it (6.3.2.4).
+        Message::PduSessionModificationComplete(_) if pti != release::NO_PTI => {}
+        Message::PduSessionModificationCommandReject(reject) if pti != release::NO_PTI => {
+            let has_session = !matches!(sm.stage, Stage::Releasing { .. } | Stage::Ended);
+            if has_session && reject.fgsm_cause.cause_for_network() == GsmCause::InvalidPduSessionIdentity {
                 ended_by_ue(sm, out);
             }
         }
@@ -71,8 +79,15 @@ fn ended_by_ue(sm: &mut SmContext, out: &mut Vec<Output>) {
 }
 
 /// Handles PDU session modification by the UE (TS 24.501 6.4.2): only the subscribed QoS is
-/// granted.
-fn modification(sm: &SmContext, pti: u8, requested: &NasPduSessionModificationRequest, out: &mut Vec<Output>) {
+/// granted. What a UE indicates of its capability and of the session, as after its first move from
+/// EPS (6.4.2.1), is confirmed. The UE repeats its request if the command is lost (T3581).
+fn modification(
+    sm: &mut SmContext,
+    pti: u8,
+    requested: NasPduSessionModificationRequest,
+    env: &Env<'_>,
+    out: &mut Vec<Output>,
+) {
     let cause = match sm.stage {
         Stage::Requested { .. } => {
             let cause = GsmCause::MessageTypeNotCompatibleWithTheProtocolState;
@@ -80,22 +95,52 @@ fn modification(sm: &SmContext, pti: u8, requested: &NasPduSessionModificationRe
         }
         // A release continues (TS 24.501 6.4.2.6).
         Stage::Releasing { .. } => return,
-        Stage::Ended => GsmCause::InvalidPduSessionIdentity,
-        Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established => modification_cause(requested),
+        Stage::Ended => Some(GsmCause::InvalidPduSessionIdentity),
+        Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established => modification_cause(&requested),
     };
-    out.extend(n1::modification_reject(sm.psi, pti, cause));
+    match cause {
+        Some(cause) => out.extend(n1::modification_reject(sm.psi, pti, cause)),
+        // The UE aborts its own procedure (6.3.2.5).
+        None if modify::is_sent(sm) => {}
+        None => confirm(sm, pti, requested, env, out),
+    }
 }
 
-fn modification_cause(requested: &NasPduSessionModificationRequest) -> GsmCause {
+/// Stores what the UE indicates, and sends the command under the PTI of its request.
+fn confirm(
+    sm: &mut SmContext,
+    pti: u8,
+    requested: NasPduSessionModificationRequest,
+    env: &Env<'_>,
+    out: &mut Vec<Output>,
+) {
+    if let Some(rate) = &requested.integrity_protection_maximum_data_rate {
+        sm.integrity_rate = rate.value;
+    }
+    let always_on = requested.always_on_pdu_session_requested.as_ref().is_some_and(|ie| ie.apsr());
+    sm.always_on |= always_on;
+    let dnn = env.config.dnn(&sm.terms.dnn, sm.terms.snssai);
+    let options = requested.extended_protocol_configuration_options.zip(dnn);
+    let options = options.map_or_else(Vec::new, |(options, dnn)| options::answer(&options, dnn, sm.kind, Vec::new()));
+    out.extend(n1::confirming_command(sm, pti, always_on, options));
+}
+
+/// Returns the cause for which a request is rejected (6.4.2.4), if it is.
+fn modification_cause(requested: &NasPduSessionModificationRequest) -> Option<GsmCause> {
     if let Some(rules) = &requested.requested_qos_rules {
         let wrong = rules.parse_rules().into_iter().find_map(Result::err);
-        return wrong.map_or(GsmCause::FiveGsQosNotAccepted, |rule| rule.error.gsm_cause());
+        return Some(wrong.map_or(GsmCause::FiveGsQosNotAccepted, |rule| rule.error.gsm_cause()));
     }
     if let Some(flows) = &requested.requested_qos_flow_descriptions {
         let wrong = flows.parse_descriptions().into_iter().find_map(Result::err);
-        return wrong.map_or(GsmCause::FiveGsQosNotAccepted, |flow| flow.gsm_cause());
+        return Some(wrong.map_or(GsmCause::FiveGsQosNotAccepted, |flow| flow.gsm_cause()));
     }
-    GsmCause::ServiceOptionNotSupported
+    let is_served = requested.fgsm_capability.is_some()
+        || requested.maximum_number_of_supported_packet_filters.is_some()
+        || requested.always_on_pdu_session_requested.is_some()
+        || requested.integrity_protection_maximum_data_rate.is_some()
+        || requested.extended_protocol_configuration_options.is_some();
+    (!is_served).then_some(GsmCause::ServiceOptionNotSupported)
 }
 
 /// Handles a 5GSM Status of the UE (TS 24.501 6.5.3): the procedure of that PTI ends. A session is

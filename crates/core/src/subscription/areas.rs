@@ -41,6 +41,13 @@ impl AreaRestrictions {
         self.forbidden.is_empty() && self.service.is_none()
     }
 
+    /// Returns the restrictions that EPS has: it has no service areas, and tracking area codes of
+    /// 16 bits.
+    pub fn in_eps(mut self) -> Self {
+        self.forbidden.retain(|tac| tac.eps().is_some());
+        AreaRestrictions { service: None, ..self }
+    }
+
     /// Returns true if the lists have lengths and tracking area codes that messages can have.
     pub fn is_valid(&self) -> bool {
         let service = self.service.as_ref().map(ServiceArea::tacs);

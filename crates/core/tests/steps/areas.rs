@@ -174,6 +174,21 @@ fn non_allowed_area_serves_registration_alone() {
     assert!(lab.events.contains(&UeEvent::Registered { guti: true }), "{:?}", lab.events);
 }
 
+/// TS 24.501 5.5.1.3.4: the UE learns why its session has no user plane.
+#[test]
+fn update_in_non_allowed_area_names_cause() {
+    let mut lab = network(not_allowed(2));
+    lab.register();
+    lab.session(1);
+    lab.idle();
+    lab.at = 1;
+    request(&mut lab, Registration::Mobility);
+    let Nas5gmmMessage::RegistrationAccept(accept) = downlink(&lab, 0x42).1 else { panic!("{:?}", lab.notes) };
+    let result = accept.pdu_session_reactivation_result.map(|result| result.value.to_vec());
+    let causes = accept.pdu_session_reactivation_result_error_cause.map(|causes| causes.value.to_vec());
+    assert_eq!((result, causes), (Some(vec![0x02, 0]), Some(vec![1, 28])));
+}
+
 /// The UE gets its service area, and the gNB the restrictions; then its user plane ends. After the
 /// end of the restriction it is paged, and served again.
 #[test]
@@ -205,6 +220,24 @@ fn changed_service_area_acts_on_ue() {
     downlink_packet(&mut lab);
     assert_eq!(pages(&lab), 2);
     assert!(lab.context().is_some_and(|context| context.sessions[0].is_up()));
+}
+
+/// The accept of a connected UE has the service area; its gNB gets the restrictions afterwards.
+#[test]
+fn update_leaves_restrictions_to_command() {
+    let mut lab = connected();
+    lab.subscription.areas = forbidden(&[2]);
+    lab.change(|context| {
+        let subscription = context.subscription.as_mut().map(std::sync::Arc::make_mut);
+        subscription.expect("a subscription").areas = forbidden(&[2]);
+        context.pending.areas = true;
+    });
+    request(&mut lab, Registration::Mobility);
+    assert_eq!(area(&lab), [1]);
+    let (pdu, _) = update(&lab);
+    let restrictions = pdu.ie::<ie::MobilityRestrictionList>().expect("a list").expect("a list");
+    assert!(restrictions.forbidden_area_information.is_some());
+    assert!(lab.context().is_some_and(|context| !context.pending.areas));
 }
 
 /// An unreachable UE gets its service area on its next connection; no further page is sent.

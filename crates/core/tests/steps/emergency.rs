@@ -7,7 +7,7 @@ use vireo_core::amf::engine::Event;
 use vireo_core::config::{DnnConfig, SliceConfig};
 use vireo_core::step::{Kind, Note};
 use vireo_emulator::ue::{self, Cause, Event as UeEvent};
-use vireo_types::{PduSessionType, Snssai};
+use vireo_types::{Duration, PduSessionType, Snssai};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, NasRegistrationAccept};
 
 const DNN: &str = "sos";
@@ -81,6 +81,34 @@ fn emergency_registration_needs_no_subscription() {
     lab.change(|ue| ue.subscription = Some(std::sync::Arc::default()));
     register(&mut lab, ue::Registration::Mobility);
     assert_eq!((registration(&lab), sessions(&lab).len()), (Registration::Emergency, 1));
+}
+
+/// TS 24.501 5.3.6.
+#[test]
+fn emergency_registration_gets_no_mico_mode() {
+    let limit = Duration::from_secs(3600);
+    for registration in [ue::Registration::Fresh, ue::Registration::Emergency] {
+        let mut lab = serving();
+        let mode = vireo_core::config::PowerSavingMode { active_time: limit, periodic_update: limit };
+        lab.config.paging.power_saving.mode = Some(mode);
+        lab.ue.request_saving(ue::PowerSaving::Mode);
+        register(&mut lab, registration);
+        let is_granted = registration == ue::Registration::Fresh;
+        assert_eq!(accept(&lab).mico_indication.is_some(), is_granted, "{registration:?}");
+        assert_eq!(lab.events.contains(&UeEvent::PowerSavingRefused), !is_granted, "{registration:?}");
+    }
+}
+
+/// The mobile reachable timer is T3512, and no other timer follows (TS 24.501 5.3.7).
+#[test]
+fn silent_emergency_registration_ends() {
+    let mut lab = serving();
+    register(&mut lab, ue::Registration::Emergency);
+    lab.idle();
+    lab.wait(Duration::from_secs(54 * 60 - 1));
+    assert!(lab.context().is_some_and(|ue| ue.is_registered()));
+    lab.wait(Duration::from_secs(2));
+    assert!(lab.context().is_some_and(|ue| !ue.is_registered()));
 }
 
 /// A UE that has registered for emergency services has no other session.

@@ -370,14 +370,15 @@ fn page_has_priority_of_session() {
     assert_eq!(paged_nodes(&lab), (vec![0], None));
 }
 
-/// TS 24.501 5.3.16: granted on an ng-eNB, where the page has cycle and window, and waits for the
-/// window. On NR it is not granted.
+/// TS 24.501 5.3.16: granted in E-UTRA and NR. The page waits for the window of the RAT, and has
+/// its cycle and window.
 #[test]
-fn extended_drx_of_ng_enb_delays_page() {
+fn extended_drx_delays_page() {
     use vireo_core::amf::context::ExtendedDrx;
-    use vireo_wire::ngap::{EUTRAPagingEDRXCycle, EUTRAPagingTimeWindow, NGAP_PDU, NgapPduKind, ie};
+    use vireo_wire::ngap::*;
     for is_ng_enb in [true, false] {
         let mut lab = Lab::new();
+        lab.config.security.ciphering = vec![vireo_wire::security::CipheringAlgorithm::NEA0];
         lab.config.paging.power_saving.extended_drx = Some(Instant(0));
         if is_ng_enb {
             let plmn = lab.gnbs[0].config().tai.plmn;
@@ -394,10 +395,19 @@ fn extended_drx_of_ng_enb_delays_page() {
         lab.reachable = false;
         lab.inject(&lab::nas::protected(&keys, lab::nas::CIPHERED, &update));
         let granted = lab.context().and_then(|ue| ue.reachability.paging.extended_drx);
-        assert_eq!(granted, is_ng_enb.then_some(ExtendedDrx { cycle: 5, window: 3 }));
+        let values = ExtendedDrx { cycle: 5, window: 3 };
+        assert_eq!(granted, Some(if is_ng_enb { values } else { values.in_nr() }));
+        let accept = lab.sent.iter().rev().find_map(|pdu| {
+            let pdu = NGAP_PDU::decode_borrowed(pdu).expect("a PDU");
+            Some(pdu.ie::<ie::NAS_PDU>()?.expect("octets").0[7..].to_vec())
+        });
+        let accept = accept.expect("an accept");
+        assert!(accept.windows(3).any(|octets| octets == [0x6e, 1, 0x35]), "negotiated: {accept:02x?}");
         lab.event(Event::ConnectionLost { assoc: lab::ASSOC });
+        // The window of NR is open first, and closed half a cycle later.
+        lab.wait(Duration::from_secs(if is_ng_enb { 0 } else { 41 }));
         downlink_packet(&mut lab);
-        assert_eq!(paged_nodes(&lab).0.is_empty(), is_ng_enb, "the window is not open");
+        assert!(paged_nodes(&lab).0.is_empty(), "the window is not open");
         lab.wait(Duration::from_secs(82));
         let pdus = lab.sent.iter().rev().map(|pdu| NGAP_PDU::decode_borrowed(pdu).expect("a PDU"));
         let mut pages = pdus.filter(|pdu| pdu.kind() == NgapPduKind::Initiating_Paging);
@@ -406,10 +416,14 @@ fn extended_drx_of_ng_enb_delays_page() {
         let values = drx.map(|drx| (drx.eutra_paging_edrx_cycle, drx.eutra_paging_time_window));
         let expected = (EUTRAPagingEDRXCycle::hf8, Some(EUTRAPagingTimeWindow::s4));
         assert_eq!(values, is_ng_enb.then_some(expected));
+        let drx = page.ie::<ie::NR_PagingeDRXInformation>().map(|ie| ie.expect("it decodes"));
+        let values = drx.map(|drx| (drx.nr_paging_edrx_cycle, drx.nr_paging_time_window));
+        let expected = (NRPagingEDRXCycle::hf8, Some(NRPagingTimeWindow::s4));
+        assert_eq!(values, (!is_ng_enb).then_some(expected));
     }
 }
 
-/// PAGING of pycrate, with a priority and extended DRX of E-UTRA.
+/// PAGING of pycrate, with a priority and extended DRX of E-UTRA or NR.
 #[test]
 fn page_equals_golden() {
     use vireo_core::amf::context::ExtendedDrx;
@@ -423,6 +437,10 @@ fn page_equals_golden() {
     let page = |reachability: &Reachability, page| nr::paging(guami, Tmsi(0xdead_beef), reachability, page);
     let with_priority = nr::Page { priority: Some(3), ..nr::Page::default() };
     assert_eq!(page(&reachability, with_priority), crate::golden::nr("Paging-extended-drx"));
+    let extended_drx = extended_drx.map(ExtendedDrx::in_nr);
+    let with_drx =
+        Reachability { paging: PagingInfo { drx, extended_drx, ..PagingInfo::default() }, ..reachability.clone() };
+    assert_eq!(page(&with_drx, nr::Page::default()), crate::golden::nr("Paging-extended-drx-nr"));
     // The recommended cells of pycrate's UE CONTEXT RELEASE COMPLETE.
     let complete = crate::golden::nr("UEContextReleaseComplete-recommended");
     let message = vireo_core::amf::n2::ue_message(&complete).map(|(_, message)| message);

@@ -1,5 +1,6 @@
 //! Slices: allowed, rejected and configured NSSAI by subscription, PLMN, tracking area and gNB.
 
+use crate::lab::nas::{CIPHERED, protected};
 use crate::lab::{Lab, SLICE};
 use std::sync::Arc;
 use vireo_core::amf::context::UeContext;
@@ -101,6 +102,23 @@ fn answer(lab: &Lab) -> Answer {
     panic!("no registration response")
 }
 
+/// Has the registered UE request mobility registration updating, with these further IEs. Returns
+/// the accept, which the UE does not get.
+fn update(lab: &mut Lab, ies: &[u8]) -> NasRegistrationAccept {
+    let tmsi = context(lab).identity.tmsi.expect("a 5G-TMSI").0.to_be_bytes();
+    let identity = [&[0, 11, 0xf2, 0x99, 0xf9, 0x07, 2, 0, 0x40][..], &tmsi].concat();
+    let plain = [&[0x7e, 0, 0x41, 0x0a][..], &identity, ies].concat();
+    let keys = context(lab).security.expect("keys");
+    lab.reachable = false;
+    lab.inject(&protected(&keys, CIPHERED, &plain));
+    let pdus = lab.sent.iter().rev().map(|pdu| NGAP_PDU::decode_borrowed(pdu).expect("a PDU"));
+    let mut messages = pdus.filter_map(|pdu| Nas5gsMessage::decode(pdu.ie::<ie::NAS_PDU>()?.ok()?.0.get(7..)?).ok());
+    match messages.next() {
+        Some(Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationAccept(accept))) => *accept,
+        other => panic!("{other:?}"),
+    }
+}
+
 const BOTH: [(u8, Option<u32>); 2] = [(1, None), (3, Some(0xab))];
 
 #[test]
@@ -150,6 +168,36 @@ fn foreign_slice_is_rejected_for_plmn() {
         }
         register(&mut lab);
         assert_eq!(answer(&lab), (vec![(1, None)], vec![(0, 3)], vec![(1, None)]));
+    }
+}
+
+/// TS 24.501 5.5.1.3.4 d: network slicing indication with DCNI. An S-NSSAI counts once.
+#[test]
+fn default_configured_nssai_is_replaced() {
+    for (indication, configured) in [(&[0x92][..], BOTH.to_vec()), (&[0x90], vec![]), (&[], vec![])] {
+        let mut lab = network(SLICE);
+        register(&mut lab);
+        let requested = [0x2f, 4, 1, 1, 1, 1];
+        let accept = update(&mut lab, &[&requested[..], indication].concat());
+        assert_eq!(slices(accept.configured_nssai.as_ref()), configured, "{indication:x?}");
+        assert_eq!(slices(accept.allowed_nssai.as_ref()), [(1, None)]);
+    }
+}
+
+/// TS 24.501 9.11.3.1 (octet 5, bit 5), 9.11.3.75: one list without a back-off time.
+#[test]
+fn rejected_nssai_is_extended_if_supported() {
+    for (octet, is_extended) in [(0x10, true), (0xef, false)] {
+        let mut lab = network(SLICE);
+        register(&mut lab);
+        support(&mut lab, 0, &[SLICE]);
+        // Of another network, and not supported by the gNB.
+        let requested = [0x2f, 9, 1, 9, 1, 1, 4, 3, 0, 0, 0xab];
+        let accept = update(&mut lab, &[&[0x10, 3, 0, 0, octet][..], &requested].concat());
+        let extended = accept.extended_rejected_nssai.map(|nssai| nssai.value.to_vec());
+        assert_eq!(extended, is_extended.then(|| vec![0x01, 0x10, 9, 0x41, 3, 0, 0, 0xab]));
+        let usual = rejected(accept.rejected_nssai.as_ref());
+        assert_eq!(usual, if is_extended { vec![] } else { vec![(0, 9), (1, 3)] });
     }
 }
 

@@ -29,6 +29,8 @@ const T3582: Duration = Duration::from_secs(16);
 const T3417: Duration = Duration::from_secs(5);
 const T3482: Duration = Duration::from_secs(8);
 const T3492: Duration = Duration::from_secs(6);
+/// Longest cycle of extended DRX of the UEs, in which a page waits for its window.
+const CYCLE: Duration = Duration::from_millis(20_480);
 /// The gNB's timeout for handovers and releases. It is not standardised.
 const GNB: Duration = Duration::from_secs(5);
 
@@ -36,7 +38,8 @@ impl Worker<'_> {
     /// Returns the time to wait for the answer to a step.
     pub(super) fn response_timeout(&self, owner: u32, step: Step) -> Duration {
         if self.steady.is_none() {
-            return self.options.timeout;
+            let has_window = step == Step::AwaitPage && self.slots[owner as usize].ue.extended_drx().is_some();
+            return self.options.timeout + if has_window { CYCLE } else { Duration::ZERO };
         }
         match self.options.retry {
             Retry::Never => self.options.timeout,

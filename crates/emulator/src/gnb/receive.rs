@@ -222,9 +222,20 @@ impl Gnb {
 }
 
 fn paging(pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
-    extract_ngap_ies!(pdu, Paging, req id: UEPagingIdentity = UEPagingIdentity(id) => id,);
+    extract_ngap_ies!(pdu, Paging,
+        req id: UEPagingIdentity = UEPagingIdentity(id) => id,
+        opt drx: NRPagingeDRXInformation = NR_PagingeDRXInformation(drx) => drx,
+    );
     let UEPagingIdentity::fiveG_S_TMSI(id) = id else { return Err(Fault::Peer(Violation::Undecodable)) };
-    inbox.events.push(Event::Paging(Tmsi(u32::from_be_bytes(id.five_g_tmsi.0))));
+    let tmsi = Tmsi(u32::from_be_bytes(id.five_g_tmsi.0));
+    inbox.events.push(match drx {
+        // The values of cycle and window have the order of those of NAS.
+        Some(drx) => {
+            let window = drx.nr_paging_time_window.map_or(0, |window| window as u8);
+            Event::ExtendedPaging(tmsi, window << 4 | drx.nr_paging_edrx_cycle as u8)
+        }
+        None => Event::Paging(tmsi),
+    });
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use super::{
     Step, abuse, steps,
 };
 use crate::negative::Case;
-use crate::ue::{Cause, Fault, Registration, SessionVariant};
+use crate::ue::{Cause, Fault, PowerSaving, Registration, SessionVariant};
 use vireo_types::PduSessionType;
 
 const EAP: &[Step] = &[
@@ -151,6 +151,26 @@ pub(super) static ALL: &[Scenario] = &[
         "power-saving",
         "a UE in MICO mode sleeps, also when a packet arrives, and gets it at its update (core.power-saving.psm)",
         POWER_SAVING,
+    ),
+    steps(
+        "extended-drx",
+        "a UE with extended DRX of NR is paged in its next window (core.power-saving.extended-drx)",
+        &[
+            Step::RequestSaving(PowerSaving::ExtendedDrx),
+            FRESH,
+            IPV4_OR_RUN,
+            Step::Traffic,
+            Step::Idle,
+            Step::AwaitPage,
+            Step::Service,
+            Step::Traffic,
+            Step::Idle,
+            Step::Register(Registration::Periodic),
+            Step::Idle,
+            Step::Service,
+            Step::Traffic,
+            Step::Deregister,
+        ],
     ),
     steps("key-renewal", RENEWAL_ABOUT, RENEWAL),
     steps("emergency", "emergency registration and emergency PDU session, idle and back (n2.emergency-dnn)", EMERGENCY),

@@ -81,7 +81,8 @@ pub enum PowerSaving {
     /// Power saving mode of EPS (TS 24.301 5.3.11), or MICO mode of 5G (TS 24.501 5.3.6), with an
     /// active time of [`PowerSaving::ACTIVE_S`].
     Mode,
-    /// Extended DRX of EPS (TS 24.301 5.3.12) with a cycle of 10.24 s.
+    /// Extended DRX (TS 24.301 5.3.12, TS 24.501 5.3.16) with the shortest cycle that has a paging
+    /// time window: 10.24 s in EPS, 20.48 s in NR.
     ExtendedDrx,
 }
 

@@ -6,12 +6,16 @@ use super::security::{SecurityContext, header};
 use super::{CommandError, Event, MmState, Pending, PowerSaving, Profile, Registration, Ue, UeOutput, Violation};
 use vireo_types::{Guami, Guti, Tmsi};
 use vireo_wire::nas::{
-    KeySetIdentifier, NasEpsNasMessageContainer, NasFGmmCapability, NasFGsMobileIdentity, NasFGsRegistrationType,
-    NasGprsTimer3, NasIdentityRequest, NasIdentityResponse, NasKeySetIdentifier, NasMicoIndication, NasNssai,
-    NasPduSessionStatus, NasRegistrationAccept, NasRegistrationReject, NasRegistrationRequest,
-    NasS1UeNetworkCapability, NasSNssai, NasUeSecurityCapability, NasUeStatus, NasUplinkDataStatus, RegistrationType,
+    KeySetIdentifier, NasEpsNasMessageContainer, NasExtendedDrxParameters, NasFGmmCapability, NasFGsMobileIdentity,
+    NasFGsRegistrationType, NasGprsTimer3, NasIdentityRequest, NasIdentityResponse, NasKeySetIdentifier,
+    NasMicoIndication, NasNssai, NasPduSessionStatus, NasRegistrationAccept, NasRegistrationReject,
+    NasRegistrationRequest, NasS1UeNetworkCapability, NasSNssai, NasUeSecurityCapability, NasUeStatus,
+    NasUplinkDataStatus, RegistrationType,
 };
 
+/// The shortest cycle of extended DRX in NR with a paging time window, 20.48 s, and a window of
+/// 2.56 s (TS 24.008 10.5.5.32).
+const EXTENDED_DRX: [u8; 1] = [0x13];
 /// REGISTRATION COMPLETE without an optional IE.
 const COMPLETE: [u8; 3] = [0x7e, 0, 0x43];
 
@@ -123,9 +127,15 @@ impl Ue {
         // S1 mode (TS 24.501 9.11.3.1).
         let capability = NasFGmmCapability::from_octets(vec![u8::from(p.interworks)]).map_err(|e| encoding(&e))?;
         let mut whole = clear.with_fgmm_capability(capability).with_requested_nssai(nssai);
-        if self.saving == Some(PowerSaving::Mode) {
-            whole.set_mico_indication(NasMicoIndication::from_flags(false, false));
-            whole.set_t3324_value(NasGprsTimer3::from_seconds(PowerSaving::ACTIVE_S).map_err(|e| encoding(&e))?);
+        match self.saving {
+            Some(PowerSaving::Mode) => {
+                whole.set_mico_indication(NasMicoIndication::from_flags(false, false));
+                whole.set_t3324_value(NasGprsTimer3::from_seconds(PowerSaving::ACTIVE_S).map_err(|e| encoding(&e))?);
+            }
+            Some(PowerSaving::ExtendedDrx) => {
+                whole.set_requested_extended_drx_parameters(NasExtendedDrxParameters::new(EXTENDED_DRX));
+            }
+            None => {}
         }
         if p.interworks {
             let octets = network_capability(p);
@@ -223,7 +233,9 @@ impl Ue {
             self.drop_sessions(|psi| status.is_active(psi), out);
         }
         let is_granted = accept.mico_indication.is_some() && accept.t3324_value.is_some();
-        self.check_saving(is_granted, false, out);
+        let parameters = accept.negotiated_extended_drx_parameters.as_ref();
+        self.extended_drx = parameters.and_then(|parameters| parameters.value.first()).copied();
+        self.check_saving(is_granted, self.extended_drx.is_some(), out);
         self.mm = MmState::Registered;
         self.pending = None;
         if given || accept.configured_nssai.is_some() || accept.network_slicing_indication.is_some() {

@@ -18,6 +18,24 @@ fn inactive() -> CoreNetworkAssistanceInformationForInactive {
     )
 }
 
+/// Extended DRX of E-UTRA, with a cycle of 8 hyperframes, or of NR, with one of 1024 and the 13
+/// high bits of the frame check sequence 0x7e25e5e7 of the 5G-TMSI.
+fn with_extended_drx(is_nr: bool) -> CoreNetworkAssistanceInformationForInactive {
+    let extension = |id, value| ProtocolExtensionField::new(ProtocolExtensionID(id), Criticality::ignore, value);
+    let eutra = EUTRAPagingeDRXInformation::new(EUTRAPagingEDRXCycle::hf8, Some(EUTRAPagingTimeWindow::s4), None);
+    let nr = NRPagingeDRXInformation::new(NRPagingEDRXCycle::hf1024, Some(NRPagingTimeWindow::s16), None);
+    let hashed = HashedUEIdentityIndexValue(aper::Bits::low(0xfc4, 13).into());
+    let extensions = match is_nr {
+        true => vec![
+            extension(332, encode_open_type(&nr).expect("it encodes")),
+            extension(365, encode_open_type(&hashed).expect("it encodes")),
+        ],
+        false => vec![extension(223, encode_open_type(&eutra).expect("it encodes"))],
+    };
+    let ie_extensions = Some(ProtocolExtensionContainer(extensions));
+    CoreNetworkAssistanceInformationForInactive { mico_mode_indication: None, ie_extensions, ..inactive() }
+}
+
 /// EPC is forbidden; PLMN 001/01 is equivalent.
 fn restrictions() -> MobilityRestrictionList<'static> {
     let value = encode_open_type(&CNTypeRestrictionsForServing::epc_forbidden).expect("it encodes");
@@ -45,6 +63,7 @@ fn areas() -> MobilityRestrictionList<'static> {
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = transport();
     cases.extend(context());
+    cases.extend(extended_drx());
     cases.extend(release());
     cases
 }
@@ -221,6 +240,37 @@ fn context() -> Vec<Case> {
                     None
                 )]),
             Cause = Cause::radioNetwork(CauseRadioNetwork::failure_in_radio_interface_procedure)
+        ),
+    ]
+}
+
+fn extended_drx() -> Vec<Case> {
+    vec![
+        ngap_case!(
+            "InitialContextSetupRequest-extended-drx-eutra",
+            InitiatingMessage,
+            InitialContextSetup,
+            InitialContextSetupRequest,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            CoreNetworkAssistanceInformationForInactive = with_extended_drx(false),
+            GUAMI = our_guami(),
+            AllowedNSSAI = allowed(),
+            UESecurityCapabilities = algorithms(),
+            SecurityKey = key()
+        ),
+        ngap_case!(
+            "InitialContextSetupRequest-extended-drx-nr",
+            InitiatingMessage,
+            InitialContextSetup,
+            InitialContextSetupRequest,
+            AMF_UE_NGAP_ID = amf_id(),
+            RAN_UE_NGAP_ID = ran_id(),
+            CoreNetworkAssistanceInformationForInactive = with_extended_drx(true),
+            GUAMI = our_guami(),
+            AllowedNSSAI = allowed(),
+            UESecurityCapabilities = algorithms(),
+            SecurityKey = key()
         ),
     ]
 }

@@ -223,6 +223,17 @@ fn amf_configuration() -> Vec<Case> {
                 EUTRAPagingeDRXInformation::new(EUTRAPagingEDRXCycle::hf8, Some(EUTRAPagingTimeWindow::s4), None)
         ),
         ngap_case!(
+            "Paging-extended-drx-nr",
+            InitiatingMessage,
+            Paging,
+            Paging,
+            UEPagingIdentity = UEPagingIdentity::fiveG_S_TMSI(s_tmsi()),
+            PagingDRX = PagingDRX::v128,
+            TAIListForPaging = TAIListForPaging(vec![TAIListForPagingItem::new(area(), None)]),
+            NR_PagingeDRXInformation =
+                NRPagingeDRXInformation::new(NRPagingEDRXCycle::hf8, Some(NRPagingTimeWindow::s4), None)
+        ),
+        ngap_case!(
             "Paging-assistance",
             InitiatingMessage,
             Paging,

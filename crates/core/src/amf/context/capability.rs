@@ -4,7 +4,6 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use smallvec::SmallVec;
 use std::fmt;
-use vireo_types::Plmn;
 
 /// UE security capability: the octets of the IE's contents (2 to 8). Two octets of 5G algorithms
 /// precede the contents of the IE of EPS. They are zero without UE additional security capability.
@@ -128,15 +127,6 @@ impl UeSecurityCapability {
     pub fn eia(&self) -> u8 {
         self.octets[3]
     }
-}
-
-/// What an eNB needs for dual connectivity of a UE with NR (EN-DC, TS 37.340).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EnDc {
-    /// Bits of 5G-EA1 to 16 and 5G-IA1 to 16 (TS 36.413 9.2.1.127); `None` if unknown.
-    pub algorithms: Option<(u16, u16)>,
-    /// Serving PLMN of a UE that may not use NR as secondary RAT (TS 36.413 9.2.1.22).
-    pub restricted_in: Option<Plmn>,
 }
 
 /// Form in records that an operator reads.

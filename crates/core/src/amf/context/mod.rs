@@ -21,7 +21,7 @@ mod retry;
 mod security;
 mod shared;
 
-pub use capability::{EnDc, UeSecurityCapability};
+pub use capability::UeSecurityCapability;
 pub use ciot::{Ciot, CiotFeatures};
 pub use codec::{
     CodecError, ContextDecoder, EncodedContext, IncrementalEncoder, LAYOUT_VERSION, OLDEST_LAYOUT, Versions, decode,
@@ -30,8 +30,8 @@ pub use codec::{
 pub use connection::{Connection, RanContext};
 pub use deferred::DeferredSessionMessage;
 pub use mapped::{HandoverKeys, S1_TO_N1_OCTETS};
-pub(crate) use paging_info::extended_drx_values;
 pub use paging_info::{DrxCycle, ExtendedDrx, PagingInfo, PowerSaving, RadioCapability};
+pub(crate) use paging_info::{extended_drx_values, hashed_id};
 pub use pending::PendingWork;
 pub use remote_sessions::{
     HandoverSmfStage, HandoverSmfState, PendingServiceAccept, PiggybackState, RemoteSession, RemoteSessions,
@@ -53,7 +53,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use vireo_types::{AmfUeNgapId, AssocId, Dialect, Guti, Instant, Ltmsi, Pei, Plmn, Snssai, Supi, Tac, Tai, Tmsi};
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, Guti, Instant, Ltmsi, Pei, Snssai, Supi, Tac, Tai, Tmsi};
 
 /// Context of one UE. [`encode`] defines its stored form. The field-by-field serde form is for
 /// databases that an operator reads.
@@ -325,14 +325,6 @@ impl UeContext {
     /// Returns true if the UE may not use NR as secondary RAT, by subscription or configuration.
     pub fn restricts_dcnr(&self, config: &CoreConfig) -> bool {
         config.eps.restricts_dcnr || self.subscription.as_ref().is_some_and(|s| s.restricts_dcnr)
-    }
-
-    /// Returns what an eNB of the PLMN needs for EN-DC of the UE.
-    pub fn en_dc(&self, config: &CoreConfig, plmn: Plmn) -> EnDc {
-        EnDc {
-            algorithms: self.security_capability.nr_algorithms(),
-            restricted_in: self.restricts_dcnr(config).then_some(plmn),
-        }
     }
 
     /// Returns the live session with this PDU session ID, or EPS bearer identity in EPS.

@@ -1,10 +1,10 @@
 //! Parameters of paging: what a UE and its RAN node have said of how the UE is paged.
 
-use super::{Ciot, Reachability, UeContext};
+use super::{Ciot, Reachability, Registration, UeContext};
 use crate::config::CoreConfig;
 use crate::octets;
 use serde::{Deserialize, Serialize};
-use vireo_types::{Dialect, Duration, Instant, limits};
+use vireo_types::{Dialect, Duration, Instant, Tmsi, limits};
 
 /// How an idle UE is paged, and when it listens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,10 +131,10 @@ macro_rules! extended_drx_values {
 }
 pub(crate) use extended_drx_values;
 
-/// Extended DRX (TS 24.008 10.5.5.32), of E-UTRA in wideband mode.
+/// Extended DRX (TS 24.008 10.5.5.32), of E-UTRA in wideband mode or of NR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtendedDrx {
-    /// eDRX value: the coding of the cycle, 0 to 15.
+    /// eDRX value: the coding of the cycle, 0 to 15; with [`ExtendedDrx::NR`] it is that of NR.
     pub cycle: u8,
     /// Coding of the paging time window, 0 to 15.
     pub window: u8,
@@ -155,10 +155,38 @@ impl DrxCycle {
 }
 
 impl ExtendedDrx {
-    /// Returns the cycle in hyperframes of 10.24 s; `None` for the cycle of 5.12 s, which has no
-    /// paging hyperframe (TS 36.304 7.3).
+    /// Mark of a cycle in the coding of NR.
+    pub const NR: u8 = 0x80;
+
+    /// Returns the parameters in the first octet of the IE, in the coding of E-UTRA.
+    pub fn from_octet(octet: u8) -> Self {
+        ExtendedDrx { cycle: octet & 15, window: octet >> 4 }
+    }
+
+    /// Returns the parameters with these codings in NR.
+    pub fn in_nr(self) -> Self {
+        ExtendedDrx { cycle: self.cycle | ExtendedDrx::NR, ..self }
+    }
+
+    /// Returns true if the parameters are those of NR.
+    pub fn is_nr(self) -> bool {
+        self.cycle & ExtendedDrx::NR != 0
+    }
+
+    /// Returns the octet of the IE. Its second octet has longer windows of NR, which are not
+    /// granted.
+    pub fn octet(self) -> u8 {
+        self.window << 4 | self.cycle & 15
+    }
+
+    /// Returns the cycle in hyperframes of 10.24 s; `None` for a cycle without paging hyperframe:
+    /// 5.12 s in E-UTRA (TS 36.304 7.3), up to 10.24 s in NR (TS 38.304 7.4).
     pub fn hyperframes(self) -> Option<u64> {
         // TS 24.008 table 10.5.5.32.
+        if self.is_nr() {
+            // From 2.56 s on, each value doubles the cycle; 13 to 15 are read as 0.
+            return Some(self.cycle & 15).filter(|value| (3..=12).contains(value)).map(|value| 1 << (value - 2));
+        }
         match self.cycle {
             0 => None,
             1 => Some(1),
@@ -182,6 +210,14 @@ impl ExtendedDrx {
     pub fn window(self) -> Duration {
         Duration::from_millis((u64::from(self.window & 15) + 1) * 1280)
     }
+}
+
+/// Returns the Hashed ID of a UE, from which its paging hyperframes follow: the frame check
+/// sequence of the 32 low bits of the S-TMSI (TS 36.304 7.3, TS 38.304 7.4).
+pub(crate) fn hashed_id(tmsi: Tmsi) -> u32 {
+    !tmsi.0.to_be_bytes().into_iter().fold(u32::MAX, |crc, octet| {
+        (0..8).fold(crc ^ u32::from(octet) << 24, |crc, _| crc << 1 ^ if crc >> 31 == 1 { 0x04c1_1db7 } else { 0 })
+    })
 }
 
 /// Power saving mode (TS 24.301 5.3.11).
@@ -231,24 +267,26 @@ impl UeContext {
 
 impl Reachability {
     /// Starts the timer of a registered UE that becomes idle: the active timer in power saving
-    /// mode, else the mobile reachable timer (TS 24.501 5.3.7; TS 24.301 5.3.5, 5.3.11).
-    pub(crate) fn begin_idle(&mut self, config: &CoreConfig, now: Instant) {
+    /// mode, else the mobile reachable timer (TS 24.501 5.3.7; TS 24.301 5.3.5, 5.3.11). The latter
+    /// is T3512 if the UE is registered for emergency services.
+    pub(crate) fn begin_idle(&mut self, registration: Registration, config: &CoreConfig, now: Instant) {
         self.unreachable = false;
         match self.paging.power_saving {
             Some(PowerSaving { active_s: 0, .. }) => self.begin_sleep(config, now),
             Some(PowerSaving { active_s, .. }) => self.expires = Some(now + Duration::from_secs(active_s.into())),
             None => {
                 let timers = config.timers;
-                let mobile_reachable = now + timers.t3512 + timers.implicit_deregistration;
-                self.expires = (timers.t3512.as_micros() > 0).then_some(mobile_reachable);
+                let is_emergency = registration == Registration::Emergency;
+                let grace = if is_emergency { Duration::default() } else { timers.implicit_deregistration };
+                self.expires = (timers.t3512.as_micros() > 0).then(|| now + timers.t3512 + grace);
             }
         }
     }
 
     /// Handles the expiry of the timer of a registered UE. Returns false if the UE is to be
     /// deregistered.
-    pub(crate) fn on_expiry(&mut self, config: &CoreConfig, now: Instant) -> bool {
-        if self.unreachable {
+    pub(crate) fn on_expiry(&mut self, registration: Registration, config: &CoreConfig, now: Instant) -> bool {
+        if self.unreachable || registration == Registration::Emergency {
             return false;
         }
         if self.paging.power_saving.is_some() {

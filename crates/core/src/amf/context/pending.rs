@@ -19,8 +19,8 @@ pub struct PendingWork {
     pub reallocate: bool,
     /// The UE of 5G is to receive its allowed NSSAI on its next connection.
     pub allowed: bool,
-    /// The UE of 5G is to receive its service area on its next connection, and its RAN node the
-    /// mobility restrictions and the RFSP Index.
+    /// The UE is to receive its tracking areas and service area on its next connection, and its RAN
+    /// node the mobility restrictions and the RFSP Index.
     pub areas: bool,
     /// The UE is to be authenticated in its next registration or update: the record of its
     /// subscriber has changed.

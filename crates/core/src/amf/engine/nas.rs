@@ -216,7 +216,8 @@ fn registration(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationRequest,
         Some(Nas5gmmMessage::RegistrationRequest(inner)) => inner,
         _ => message,
     };
-    let request = registration::nr::read(message);
+    let mut request = registration::nr::read(message);
+    registration::nr::reconcile_bearers(ctx.ue, message, &mut request);
     if registration::repeats(ctx, &request, &[]) {
         return;
     }

@@ -58,7 +58,11 @@ pub(super) fn changed(ctx: &mut StepContext<'_, '_>, subscription: Option<Subscr
         change_session(ctx, at, &subscription);
     }
     change_rfsp(ctx, rfsp);
-    if subscription.areas != areas {
+    let in_dialect = |areas: &AreaRestrictions| match ctx.ue.dialect() {
+        Dialect::Nr => areas.clone(),
+        Dialect::Eps => areas.clone().in_eps(),
+    };
+    if in_dialect(&subscription.areas) != in_dialect(&areas) {
         change_areas(ctx, &subscription.areas);
     }
     let has_command = |session: &SmContext| smf::awaits_connection(session);
@@ -86,8 +90,9 @@ fn change_rfsp(ctx: &mut StepContext<'_, '_>, before: Option<NonZeroU16>) {
 }
 
 /// Applies other areas to a UE that is in no forbidden area. Its registration area becomes that of
-/// the tracking areas with the same restriction, in which the UE gets its service area. An idle UE
-/// is paged: one that takes itself to be in a non-allowed area would stay silent.
+/// the tracking areas with the same restriction, which the UE gets with its service area. An idle
+/// UE of 5G is paged: one that takes itself to be in a non-allowed area would stay silent. EPS has
+/// no such areas.
 fn change_areas(ctx: &mut StepContext<'_, '_>, areas: &AreaRestrictions) {
     let here = areas::location(ctx.ue);
     let is_nr = ctx.ue.dialect() == Dialect::Nr;
@@ -96,10 +101,8 @@ fn change_areas(ctx: &mut StepContext<'_, '_>, areas: &AreaRestrictions) {
         _ => !areas.is_forbidden(tai.tac),
     };
     ctx.ue.reachability.area.retain(|tai| stays(tai));
-    if is_nr {
-        ctx.ue.pending.areas = true;
-        ctx.ue.pending.signalling |= ctx.ue.connection.is_none();
-    }
+    ctx.ue.pending.areas = true;
+    ctx.ue.pending.signalling |= is_nr && ctx.ue.connection.is_none();
 }
 
 /// Removes the slices from the allowed NSSAI that are not subscribed any more. Returns false if the

@@ -1,8 +1,8 @@
-//! What a gNB or ng-eNB learns of a UE beside keys and sessions: mobility restrictions, and the
-//! assistance for RRC_INACTIVE (TS 38.413 9.3.1.85, 9.3.1.15).
+//! What a RAN node learns of a UE beside keys and sessions: mobility restrictions, and of 5G the
+//! assistance for RRC_INACTIVE (TS 38.413 9.3.1.85, 9.3.1.15). For an eNB, `amf::s1` encodes it.
 
-use super::{plmn_to, tac_octets};
-use crate::amf::context::{DrxCycle, UeContext};
+use super::{eutra_extended_drx, nr_extended_drx, plmn_to, tac_octets};
+use crate::amf::context::{DrxCycle, ExtendedDrx, UeContext, hashed_id};
 use crate::config::CoreConfig;
 use crate::subscription::{AreaRestrictions, ServiceArea};
 use std::num::NonZeroU16;
@@ -18,18 +18,22 @@ const DEFAULT_T3512_S: u64 = 54 * 60;
 pub struct UeInformation {
     pub restrictions: Option<MobilityRestrictions>,
     pub inactive: Option<InactiveAssistance>,
-    /// Index to RAT/Frequency Selection Priority; also for an eNB (Subscriber Profile ID).
+    /// Index to RAT/Frequency Selection Priority; Subscriber Profile ID of an eNB.
     pub rfsp: Option<NonZeroU16>,
 }
 
-/// Mobility Restriction List, as far as the core has restrictions. Absent, there are none.
+/// Mobility Restriction List, or Handover Restriction List of an eNB, as far as the core has
+/// restrictions. Absent, there are none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MobilityRestrictions {
     pub serving: Plmn,
     /// Other served PLMNs, to which the UE may be handed over.
     pub equivalent: Vec<Plmn>,
-    /// The subscriber may not use EPC (core network type restriction, TS 23.501 5.3.4.1.1).
-    pub is_epc_forbidden: bool,
+    /// The subscriber may not use EPC, or at an eNB 5GC (core network type restriction, TS 23.501
+    /// 5.3.4.1.1).
+    pub is_other_core_forbidden: bool,
+    /// The UE may not use NR as secondary RAT of an eNB (TS 23.401 4.3.2a).
+    pub is_nr_restricted: bool,
     /// Areas in each of these PLMNs.
     pub areas: AreaRestrictions,
 }
@@ -40,6 +44,7 @@ pub struct MobilityRestrictions {
 pub struct InactiveAssistance {
     pub tmsi: Tmsi,
     pub drx: Option<DrxCycle>,
+    pub extended_drx: Option<ExtendedDrx>,
     /// T3512 value in the coding of NAS.
     pub t3512: u8,
     /// The UE is in MICO mode.
@@ -49,26 +54,41 @@ pub struct InactiveAssistance {
 }
 
 impl UeInformation {
-    /// Returns the information about a UE at a node of this PLMN.
-    pub fn from_context(ue: &UeContext, config: &CoreConfig, serving: Plmn) -> Self {
-        let is_epc_forbidden = ue.subscription.as_ref().is_some_and(|s| s.only == Some(Dialect::Nr));
+    /// Returns the information about a UE at a node of this dialect and PLMN.
+    pub fn from_context(ue: &UeContext, config: &CoreConfig, (dialect, serving): (Dialect, Plmn)) -> Self {
         let others = config.plmns.iter().copied().filter(|plmn| *plmn != serving);
-        // TS 38.413 9.3.1.85: maxnoofEPLMNs.
-        let equivalent: Vec<_> = others.take(15).collect();
-        let areas = ue.areas().cloned().unwrap_or_default();
-        let restricts = is_epc_forbidden || !equivalent.is_empty() || !areas.is_empty();
+        let mut areas = ue.areas().cloned().unwrap_or_default();
+        if dialect == Dialect::Eps {
+            areas = areas.in_eps();
+        }
+        let restrictions = MobilityRestrictions {
+            serving,
+            // TS 38.413 9.3.1.85, TS 36.413 9.2.1.22: maxnoofEPLMNs.
+            equivalent: others.take(15).collect(),
+            is_other_core_forbidden: ue.subscription.as_ref().is_some_and(|s| s.only == Some(dialect)),
+            is_nr_restricted: dialect == Dialect::Eps && ue.restricts_dcnr(config),
+            areas,
+        };
         let area = &ue.reachability.area;
-        let is_permitted = !config.ran.forbids_rrc_inactive && !area.is_empty();
+        let is_permitted = dialect == Dialect::Nr && !config.ran.forbids_rrc_inactive && !area.is_empty();
         let inactive = ue.identity.tmsi.filter(|_| is_permitted).map(|tmsi| InactiveAssistance {
             tmsi,
             drx: ue.reachability.paging.drx_in(Dialect::Nr),
+            extended_drx: ue.reachability.paging.extended_drx,
             t3512: t3512(config.timers.t3512.as_secs()),
             mico: ue.reachability.paging.power_saving.is_some(),
             area: area.iter().copied().take(limits::TAIS_PER_LIST).collect(),
         });
-        let restrictions = MobilityRestrictions { serving, equivalent, is_epc_forbidden, areas };
-        let restrictions = restricts.then_some(restrictions);
+        let restrictions = Some(restrictions).filter(|list| *list != MobilityRestrictions::none(serving));
         UeInformation { restrictions, inactive, rfsp: ue.rfsp() }
+    }
+
+    /// Returns the information that replaces what a node has of a UE: with a list even if there are
+    /// no restrictions any more.
+    pub fn replacing(ue: &UeContext, config: &CoreConfig, node: (Dialect, Plmn)) -> Self {
+        let mut information = UeInformation::from_context(ue, config, node);
+        information.restrictions.get_or_insert_with(|| MobilityRestrictions::none(node.1));
+        information
     }
 }
 
@@ -82,8 +102,13 @@ fn t3512(seconds: u64) -> u8 {
 impl MobilityRestrictions {
     /// Returns the list that ends all restrictions of an earlier one.
     pub(crate) fn none(serving: Plmn) -> Self {
-        let areas = AreaRestrictions::default();
-        MobilityRestrictions { serving, equivalent: Vec::new(), is_epc_forbidden: false, areas }
+        MobilityRestrictions {
+            serving,
+            equivalent: Vec::new(),
+            is_other_core_forbidden: false,
+            is_nr_restricted: false,
+            areas: AreaRestrictions::default(),
+        }
     }
 
     fn plmns(&self) -> impl Iterator<Item = PLMNIdentity> {
@@ -112,16 +137,23 @@ impl MobilityRestrictions {
     pub(crate) fn encode(&self) -> MobilityRestrictionList<'static> {
         let equivalent = self.equivalent.iter().map(|plmn| plmn_to(*plmn)).collect::<Vec<_>>();
         let equivalent = (!equivalent.is_empty()).then_some(EquivalentPLMNs(equivalent));
-        let extension = || {
-            let value = encode_open_type(&CNTypeRestrictionsForServing::epc_forbidden).ok()?;
-            let id = ProtocolExtensionID(ID_CNTYPE_RESTRICTIONS_FOR_SERVING.0);
-            let field = ProtocolExtensionField::new(id, Criticality::ignore, value);
-            Some(ProtocolExtensionContainer(vec![field]))
-        };
-        let extensions = if self.is_epc_forbidden { extension() } else { None };
+        let epc = CNTypeRestrictionsForServing::epc_forbidden;
+        let epc = self.is_other_core_forbidden.then(|| extension(ID_CNTYPE_RESTRICTIONS_FOR_SERVING, &epc)).flatten();
+        let extensions = container(epc.into_iter().collect());
         let (forbidden, service) = (self.forbidden(), self.service());
         MobilityRestrictionList::new(plmn_to(self.serving), equivalent, None, forbidden, service, extensions)
     }
+}
+
+/// Builds an item of an extension container with criticality ignore (TS 38.413 9.4).
+fn extension(id: ProtocolIEID, value: &impl aper::Encode) -> Option<ProtocolExtensionField<'static>> {
+    let value = encode_open_type(value).ok()?;
+    Some(ProtocolExtensionField::new(ProtocolExtensionID(id.0), Criticality::ignore, value))
+}
+
+/// Returns the container of these items, which is absent without any.
+fn container(items: Vec<ProtocolExtensionField<'static>>) -> Option<ProtocolExtensionContainer<'static>> {
+    (!items.is_empty()).then_some(ProtocolExtensionContainer(items))
 }
 
 fn tacs(tacs: &[Tac]) -> Vec<TAC> {
@@ -144,8 +176,23 @@ impl InactiveAssistance {
             self.mico.then_some(MICOModeIndication::R_true),
             TAIListForInactive(self.area.iter().map(item).collect()),
             None,
-            None,
+            container(self.extended()),
         )
+    }
+
+    /// Returns the IEs of extended DRX. In NR, the window follows from 13 bits of the Hashed ID (TS
+    /// 38.304 7.4).
+    fn extended(&self) -> Vec<ProtocolExtensionField<'static>> {
+        let Some(drx) = self.extended_drx else { return Vec::new() };
+        if !drx.is_nr() {
+            return extension(ID_EUTRA_PAGINGE_DRXINFORMATION, &eutra_extended_drx(drx)).into_iter().collect();
+        }
+        let hashed = HashedUEIdentityIndexValue(aper::Bits::low(u64::from(hashed_id(self.tmsi) >> 19), 13).into());
+        let fields = [
+            extension(ID_NR_PAGINGE_DRXINFORMATION, &nr_extended_drx(drx)),
+            extension(ID_HASHED_UEIDENTITY_INDEX_VALUE, &hashed),
+        ];
+        fields.into_iter().flatten().collect()
     }
 }
 
@@ -198,19 +245,27 @@ mod tests {
         let pdu = NGAP_PDU::decode_borrowed(&octets).expect("a PDU");
         let restrictions = MobilityRestrictions {
             equivalent: vec![other],
-            is_epc_forbidden: true,
+            is_other_core_forbidden: true,
             ..MobilityRestrictions::none(home)
         };
         assert_eq!(pdu.ie::<ie::MobilityRestrictionList>(), Some(Ok(restrictions.encode())));
         let inactive = InactiveAssistance {
             tmsi: Tmsi(0xdead_beef),
             drx: Some(DrxCycle::Frames64),
+            extended_drx: None,
             t3512: t3512(3600),
             mico: true,
             area: vec![Tai { plmn: home, tac: Tac(1) }],
         };
         assert_eq!(pdu.ie::<ie::CoreNetworkAssistanceInformationForInactive>(), Some(Ok(inactive.encode())));
         assert_eq!(pdu.ie::<ie::IndexToRFSP>(), Some(Ok(IndexToRFSP(256))));
+        for (name, drx) in [("eutra", ExtendedDrx::from_octet(0x35)), ("nr", ExtendedDrx::from_octet(0xfc).in_nr())] {
+            let octets = golden(&format!("InitialContextSetupRequest-extended-drx-{name}"));
+            let pdu = NGAP_PDU::decode_borrowed(&octets).expect("a PDU");
+            let with_drx = InactiveAssistance { extended_drx: Some(drx), mico: false, ..inactive.clone() };
+            let ie = pdu.ie::<ie::CoreNetworkAssistanceInformationForInactive>();
+            assert_eq!(ie, Some(Ok(with_drx.encode())), "{name}");
+        }
         // TS 24.008 table 10.5.163a: 6 times 10 minutes, and deactivated.
         assert_eq!((t3512(3600), t3512(0), t3512(54 * 60)), (0x06, 0xe0, t3512(1 << 40)));
     }

@@ -4,6 +4,7 @@
 //! the kind of procedure. [`ue_message`] decodes a message for a step. A faulty message becomes a
 //! [`Fault`] with the answer of TS 38.413 clause 10.
 
+mod extended_drx;
 mod fault;
 mod information;
 mod ingress;
@@ -11,6 +12,7 @@ mod nas_identity;
 mod route;
 mod send;
 
+pub(crate) use extended_drx::{eutra_extended_drx, nr_extended_drx};
 pub(crate) use fault::has_fault_to_reject;
 pub use fault::{Fault, FaultDiagnostics, error_indication};
 pub use information::{InactiveAssistance, MobilityRestrictions, UeInformation};
@@ -22,10 +24,10 @@ pub use ingress::{
 pub use nas_identity::NasIdentity;
 pub use route::{EstablishmentCause, MME_CODE_ONLY, Route, ShallowView, is_own_code, peek, route};
 pub use send::{
-    ContextSetup, SessionSetup, context_modification_request, context_release_command, context_setup_request,
-    downlink_nas_transport, downlink_nas_with_information, key_renewal_request, location_reporting_control,
-    rfsp_modification_request, session_modify_request, session_release_command, session_setup_request,
-    stale_release_command,
+    AcceptTransport, ContextSetup, SessionSetup, context_modification_request, context_release_command,
+    context_setup_request, downlink_nas_transport, downlink_nas_with_information, key_renewal_request,
+    location_reporting_control, rfsp_modification_request, session_modify_request, session_release_command,
+    session_setup_request, stale_release_command,
 };
 pub(crate) use send::{ambr_to, capability_to, encode};
 

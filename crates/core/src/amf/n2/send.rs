@@ -1,7 +1,7 @@
 //! Encoding of UE-associated messages to the RAN.
 
 use super::{Cause, UeInformation, plmn_to, snssai_to};
-use crate::amf::context::{Connection, EnDc, UeSecurityCapability};
+use crate::amf::context::{Connection, UeSecurityCapability};
 use crate::subscription::Ambr;
 use std::num::NonZeroU16;
 use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
@@ -96,14 +96,24 @@ pub struct ContextSetup<'a> {
     pub ambr: Ambr,
     /// UE Radio Capability; empty if unknown.
     pub radio_capability: &'a [u8],
-    pub en_dc: EnDc,
-    /// For a gNB or ng-eNB.
+    /// Algorithms of NR for EN-DC, for an eNB (TS 36.413 9.2.1.127).
+    pub nr_algorithms: Option<(u16, u16)>,
     pub information: UeInformation,
     /// UE Radio Capability for Paging in the coding of NGAP, if known.
     pub paging_capability: Option<&'a [u8]>,
     pub sessions: Vec<SessionSetup>,
     /// Protected NAS message to the UE, if any.
     pub nas: Option<Vec<u8>>,
+}
+
+/// What an eNB learns with the accept of an update.
+#[derive(Clone, Copy, Debug)]
+pub struct AcceptTransport<'a> {
+    pub information: &'a UeInformation,
+    /// Algorithms of NR for EN-DC (TS 36.413 9.2.1.127); `None` if unknown.
+    pub nr_algorithms: Option<(u16, u16)>,
+    /// UE Radio Capability; empty if unknown, or if the eNB has it.
+    pub radio_capability: &'a [u8],
 }
 
 /// Encodes INITIAL CONTEXT SETUP REQUEST (9.2.2.1).

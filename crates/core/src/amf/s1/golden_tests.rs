@@ -1,13 +1,14 @@
 //! Messages that pycrate has encoded (tests/reference): read as plain values, and built again.
 
 use super::*;
-use crate::amf::context::{Connection, EnDc, RadioCapability, RanContext, Reachability, UeSecurityCapability};
+use crate::amf::context::{Connection, RadioCapability, RanContext, Reachability, UeSecurityCapability};
 use crate::amf::n2::{
-    Cause, ContextSetup, ErabModification, HandoverRequired, PathSwitch, SessionItems, SessionSetup, UeMessage,
+    AcceptTransport, Cause, ContextSetup, ErabModification, HandoverRequired, MobilityRestrictions, PathSwitch,
+    SessionItems, SessionSetup, UeInformation, UeMessage,
 };
 use crate::golden::eps as golden;
 use crate::smf::{ErabAdmission, ErabForwarding, ErabTunnel};
-use crate::subscription::Ambr;
+use crate::subscription::{Ambr, AreaRestrictions, ServiceArea};
 use vireo_types::{AmfUeNgapId, AssocId, RanUeNgapId};
 use vireo_wire::ngap::{CauseNas, CauseRadioNetwork as Radio};
 
@@ -31,10 +32,30 @@ pub(crate) fn capability() -> UeSecurityCapability {
     UeSecurityCapability::from_eps(&[0xf0, 0x70])
 }
 
-/// What an eNB needs for EN-DC of a UE with 5G-EA0 to 3 and 8, 5G-IA1 to 3 and 15, which may not
-/// use it.
-pub(crate) fn en_dc() -> EnDc {
-    EnDc { algorithms: Some((0xe100, 0xe002)), restricted_in: Some(connection().tai.plmn) }
+/// 5G-EA0 to 3 and 8, 5G-IA1 to 3 and 15, as an eNB has them for EN-DC.
+pub(crate) const NR_ALGORITHMS: Option<(u16, u16)> = Some((0xe100, 0xe002));
+
+fn information(restrictions: MobilityRestrictions) -> UeInformation {
+    UeInformation { restrictions: Some(restrictions), ..UeInformation::default() }
+}
+
+/// Returns the information about a UE that may not use EN-DC.
+pub(crate) fn without_en_dc() -> UeInformation {
+    let none = MobilityRestrictions::none(connection().tai.plmn);
+    information(MobilityRestrictions { is_nr_restricted: true, ..none })
+}
+
+/// Returns the information about a UE with each kind of restriction. Service areas and tracking
+/// areas of more than 16 bits are of 5G alone.
+pub(crate) fn restricted() -> UeInformation {
+    let service = Some(ServiceArea::NotAllowed(vec![Tac(9)]));
+    information(MobilityRestrictions {
+        serving: connection().tai.plmn,
+        equivalent: vec!["00101".parse().expect("a PLMN")],
+        is_other_core_forbidden: true,
+        is_nr_restricted: true,
+        areas: AreaRestrictions { forbidden: vec![Tac(2), Tac(0xffff), Tac(0x01_0000)], service },
+    })
 }
 
 pub(crate) const AMBR: Ambr = Ambr { uplink_bps: 1_000_000_000, downlink_bps: 2_000_000_000 };
@@ -93,7 +114,7 @@ fn handover_goldens_are_read() {
         failed: SessionItems::new(),
     };
     assert_read("PathSwitchRequest", UeMessage::PathSwitch(switch.clone()));
-    let dual = PathSwitch { nr_capability: en_dc().algorithms, ..switch };
+    let dual = PathSwitch { nr_capability: NR_ALGORITHMS, ..switch };
     assert_read("PathSwitchRequest-en-dc", UeMessage::PathSwitch(dual));
 }
 
@@ -125,28 +146,35 @@ fn erab_goldens_are_read() {
 fn messages_to_enb_equal_goldens() {
     let connection = connection();
     assert_eq!(downlink_nas_transport(&connection, NAS.to_vec()), golden("DownlinkNASTransport"));
-    let setup = |ambr, en_dc| ContextSetup {
+    let setup = |ambr, nr_algorithms, information| ContextSetup {
         guami: vireo_types::Guami { plmn: connection.tai.plmn, region: 0, set: 0, pointer: 0 },
         allowed: &[],
         capability: capability(),
         kgnb: KEY,
         ambr,
         radio_capability: &[],
-        en_dc,
-        information: crate::amf::n2::UeInformation::default(),
+        nr_algorithms,
+        information,
         paging_capability: None,
         sessions: vec![session(None)],
         nas: Some(NAS.to_vec()),
     };
-    let request = context_setup_request(&connection, setup(AMBR, EnDc::default()));
+    let request = context_setup_request(&connection, setup(AMBR, None, UeInformation::default()));
     assert_eq!(request, golden("InitialContextSetupRequest"));
     let fast = Ambr { downlink_bps: 100_000_000_000, uplink_bps: 20_000_000_000 };
-    let request = context_setup_request(&connection, setup(fast, en_dc()));
+    let request = context_setup_request(&connection, setup(fast, NR_ALGORITHMS, without_en_dc()));
     assert_eq!(request, golden("InitialContextSetupRequest-en-dc"));
-    let accept = accept_transport(&connection, NAS.to_vec(), en_dc(), &[]);
-    assert_eq!(accept, golden("DownlinkNASTransport-en-dc"));
-    let accept = accept_transport(&connection, NAS.to_vec(), EnDc::default(), &[0xa5; 32]);
-    assert_eq!(accept, golden("DownlinkNASTransport-capability"));
+    let request = context_setup_request(&connection, setup(AMBR, None, restricted()));
+    assert_eq!(request, golden("InitialContextSetupRequest-restricted"));
+    let accept = |information: &UeInformation, nr_algorithms, radio_capability: &[u8]| {
+        let content = AcceptTransport { information, nr_algorithms, radio_capability };
+        accept_transport(&connection, NAS.to_vec(), content)
+    };
+    assert_eq!(accept(&without_en_dc(), NR_ALGORITHMS, &[]), golden("DownlinkNASTransport-en-dc"));
+    let none = UeInformation::default();
+    assert_eq!(accept(&none, None, &[0xa5; 32]), golden("DownlinkNASTransport-capability"));
+    let restricted = UeInformation { rfsp: std::num::NonZeroU16::new(256), ..restricted() };
+    assert_eq!(accept(&restricted, None, &[]), golden("DownlinkNASTransport-restricted"));
     let faster = Ambr { downlink_bps: 10_000_000_001, ..AMBR };
     let change = context_modification_request(&connection, faster);
     assert_eq!(change, golden("UEContextModificationRequest-en-dc"));

@@ -1,10 +1,8 @@
 //! Encoding of UE-associated messages to eNBs.
 
-use super::{cause_to, plmn_to};
-use crate::amf::context::{
-    Connection, DrxCycle, EnDc, ExtendedDrx, Reachability, UeSecurityCapability, extended_drx_values,
-};
-use crate::amf::n2::{Cause, ContextSetup, SessionSetup};
+use super::{cause_to, handover_restrictions, plmn_to};
+use crate::amf::context::{Connection, DrxCycle, ExtendedDrx, Reachability, UeSecurityCapability, extended_drx_values};
+use crate::amf::n2::{AcceptTransport, Cause, ContextSetup, SessionSetup};
 use crate::smf::{ErabQos, ErabRequest};
 use crate::subscription::Ambr;
 use std::net::IpAddr;
@@ -34,22 +32,29 @@ pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> 
     ))
 }
 
-/// Encodes DOWNLINK NAS TRANSPORT with what the eNB needs for EN-DC, and with the UE radio
-/// capability if there is any. An eNB asks a UE whose capability it does not get.
-pub fn accept_transport(connection: &Connection, nas: Vec<u8>, en_dc: EnDc, radio_capability: &[u8]) -> Vec<u8> {
+/// Encodes DOWNLINK NAS TRANSPORT with what the eNB learns of the UE: restrictions, which replace
+/// those that it has (8.6.2.2), what it needs for EN-DC, and the UE radio capability if there is
+/// any. An eNB asks a UE whose capability it does not get.
+pub fn accept_transport(connection: &Connection, nas: Vec<u8>, content: AcceptTransport<'_>) -> Vec<u8> {
+    let AcceptTransport { information, nr_algorithms, radio_capability } = content;
     let build = || -> Result<S1APPDU<'_>, s1ap::Error> {
         let mut ies = vec![
             build_s1ap_ie!(DownlinkNASTransport, MME_UE_S1AP_ID(connection.amf_id.mme()))?,
             build_s1ap_ie!(DownlinkNASTransport, eNB_UE_S1AP_ID(connection.ran_id.0))?,
             build_s1ap_ie!(DownlinkNASTransport, NAS_PDU(nas))?,
         ];
-        if let Some(plmn) = en_dc.restricted_in {
-            ies.push(build_s1ap_ie!(DownlinkNASTransport, HandoverRestrictionList(nr_restriction(plmn)?))?);
+        if let Some(restrictions) = &information.restrictions {
+            let list = handover_restrictions(restrictions)?;
+            ies.push(build_s1ap_ie!(DownlinkNASTransport, HandoverRestrictionList(list))?);
+        }
+        if let Some(rfsp) = information.rfsp {
+            let id = SubscriberProfileIDforRFP(rfsp.get());
+            ies.push(build_s1ap_ie!(DownlinkNASTransport, SubscriberProfileIDforRFP(id))?);
         }
         if !radio_capability.is_empty() {
             ies.push(build_s1ap_ie!(DownlinkNASTransport, UERadioCapability(radio_capability.to_vec()))?);
         }
-        if let Some(algorithms) = en_dc.algorithms {
+        if let Some(algorithms) = nr_algorithms {
             ies.push(build_s1ap_ie!(DownlinkNASTransport, NRUESecurityCapabilities(nr_capability(algorithms)))?);
         }
         let message = DownlinkNASTransport::new(ProtocolIEContainer(ies));
@@ -132,8 +137,9 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
         build_s1ap_ie!(InitialContextSetupRequest, UESecurityCapabilities(capability_to(setup.capability)))?,
         build_s1ap_ie!(InitialContextSetupRequest, SecurityKey(setup.kgnb))?,
     ];
-    if let Some(plmn) = setup.en_dc.restricted_in {
-        ies.push(build_s1ap_ie!(InitialContextSetupRequest, HandoverRestrictionList(nr_restriction(plmn)?))?);
+    if let Some(restrictions) = &setup.information.restrictions {
+        let list = handover_restrictions(restrictions)?;
+        ies.push(build_s1ap_ie!(InitialContextSetupRequest, HandoverRestrictionList(list))?);
     }
     if !setup.radio_capability.is_empty() {
         ies.push(build_s1ap_ie!(InitialContextSetupRequest, UERadioCapability(setup.radio_capability.to_vec()))?);
@@ -142,7 +148,7 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
         let id = SubscriberProfileIDforRFP(rfsp.get());
         ies.push(build_s1ap_ie!(InitialContextSetupRequest, SubscriberProfileIDforRFP(id))?);
     }
-    if let Some(algorithms) = setup.en_dc.algorithms {
+    if let Some(algorithms) = setup.nr_algorithms {
         ies.push(build_s1ap_ie!(InitialContextSetupRequest, NRUESecurityCapabilities(nr_capability(algorithms)))?);
     }
     let message = InitialContextSetupRequest::new(ProtocolIEContainer(ies));
@@ -296,7 +302,6 @@ pub(crate) fn ambr_to(ambr: Ambr) -> Result<UEAggregateMaximumBitrate, s1ap::Err
 /// IEs in extension containers (9.3.6).
 const EXTENDED_AMBR_DL: u16 = 259;
 const EXTENDED_AMBR_UL: u16 = 260;
-const NR_RESTRICTION: u16 = 261;
 
 /// Builds an item of an extension container with criticality ignore.
 pub(crate) fn extension(
@@ -304,13 +309,6 @@ pub(crate) fn extension(
     value: &impl s1ap::aper::Encode,
 ) -> Result<ProtocolExtensionField<'static>, s1ap::Error> {
     Ok(ProtocolExtensionField::new(id, Criticality::ignore, encode_open_type(value)?))
-}
-
-/// Returns the Handover Restriction List (9.2.1.22) of a UE that may not use NR as secondary RAT.
-pub(crate) fn nr_restriction(plmn: vireo_types::Plmn) -> Result<HandoverRestrictionList, s1ap::Error> {
-    let restricted = NRrestrictioninEPSasSecondaryRAT::nRrestrictedinEPSasSecondaryRAT;
-    let extensions = ProtocolExtensionContainer(vec![extension(NR_RESTRICTION, &restricted)?]);
-    Ok(HandoverRestrictionList::new(plmn_to(plmn), None, None, None, None, Some(extensions)))
 }
 
 /// Converts to NR UE Security Capabilities (9.2.1.127).

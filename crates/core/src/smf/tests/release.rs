@@ -153,9 +153,8 @@ fn message_in_wrong_state_gets_clause_7_answer() {
 #[test]
 fn ue_modification_is_rejected_with_cause() {
     let cases = [
-        // 5GSM capability only; a valid rule; a rule with a reserved operation; one that exceeds
-        // the IE.
-        ("2e0508c9280100", "modification-reject/8#32"),
+        // Nothing; a valid rule; a rule with a reserved operation; one that exceeds the IE.
+        ("2e0508c9", "modification-reject/8#32"),
         ("2e0508c97a000902000621320101ff02", "modification-reject/8#37"),
         ("2e0508c97a0009020006e1320101ff02", "modification-reject/8#84"),
         ("2e0508c97a000902000f21320101ff02", "modification-reject/8#84"),
@@ -169,6 +168,43 @@ fn ue_modification_is_rejected_with_cause() {
     bench.create(REQUEST);
     assert_eq!(brief(&bench.n1("2e0508c9")), "status/8#98");
     assert_eq!(brief(&bench.n1(RELEASE)), "status/7#98");
+}
+
+/// TS 24.501 6.4.2.1, 6.4.2.3: what a UE of EPS indicates after its first move, under its PTI.
+#[test]
+fn indications_of_ue_are_confirmed() {
+    let mut bench = Bench::active();
+    // 5GSM capability; always-on requested and no integrity protection of user data; DNS server
+    // requested.
+    for (octets, expected) in [
+        ("2e0508c9280100", "2e0508cb"),
+        ("2e0508c9b1130000", "2e0508cb81"),
+        ("2e0508c97b000480000d00", "2e0508cb7b000880000d0408080808"),
+    ] {
+        assert_eq!(bench.n1(octets), [Output::N1(hex::decode(expected).expect("hex"))], "{octets}");
+        // T3581: the same answer; PDU SESSION MODIFICATION COMPLETE.
+        assert_eq!(bench.n1(octets).len(), 1);
+        assert_eq!(bench.n1("2e0508cc"), []);
+    }
+    assert_eq!((bench.sm().always_on, bench.sm().integrity_rate), (true, 0));
+    // A rule beside it is refused, and changes nothing.
+    assert_eq!(brief(&bench.n1("2e0508c913ffff7a000902000621320101ff02")), "modification-reject/8#37");
+    assert_eq!(bench.sm().integrity_rate, 0);
+    // The command is rejected: the session stays, unless the UE does not have it (#43).
+    assert_eq!(bench.n1("2e0508cd1a"), []);
+    assert_eq!(brief(&bench.n1("2e0508cd2b")), "ReleaseCommand deletion-request");
+}
+
+/// The UE aborts its own procedure (TS 24.501 6.3.2.5).
+#[test]
+fn modification_by_network_precedes_request() {
+    let mut bench = Bench::active();
+    let to = DnnSubscription { five_qi: 6, ..DnnSubscription::default() };
+    bench.step(Input::ChangeTerms(&to));
+    assert_eq!(brief(&bench.step(Input::Connected)), "command/0 ModifyRequest");
+    assert_eq!(bench.n1("2e0508c9280100"), []);
+    assert_eq!(bench.n1("2e0500cc"), [Output::Modified(bench.now)]);
+    assert_eq!(brief(&bench.n1("2e0508c9280100")), "command/8");
 }
 
 #[test]

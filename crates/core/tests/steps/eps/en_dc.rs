@@ -2,13 +2,13 @@
 
 use super::network::{Network, emm};
 use super::pdus::{self, ALGORITHMS, TARGET_ID};
-use super::succeeded;
+use super::{sent, succeeded};
 use crate::golden::eps as golden;
 use vireo_core::amf::context::UeSecurityCapability;
 use vireo_core::step::{Kind, Note};
 use vireo_core::subscription::Ambr;
 use vireo_wire::nas_eps::*;
-use vireo_wire::s1ap::{S1AP_PDU, S1APPDU, S1apPduKind as Pdu, ie, *};
+use vireo_wire::s1ap::{S1APPDU, S1apPduKind as Pdu, ie, *};
 
 /// EEA0 to EEA2, EIA1 and EIA2; dual connectivity with NR in the seventh octet.
 const DCNR: [u8; 7] = [0xe0, 0x60, 0, 0, 0, 0, 0x10];
@@ -34,12 +34,6 @@ fn attached() -> Network {
     let mut network = Network::new();
     attach(&mut network);
     network
-}
-
-/// Returns the last PDU of a kind.
-fn sent(network: &Network, kind: Pdu) -> S1APPDU<'_> {
-    let pdus = network.sent.iter().rev().map(|(_, pdu)| S1AP_PDU::decode_borrowed(pdu).expect("a PDU"));
-    pdus.into_iter().find(|pdu| pdu.kind() == kind).expect("a PDU")
 }
 
 /// Returns the NR UE security capabilities of a PDU.

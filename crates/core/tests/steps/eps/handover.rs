@@ -58,14 +58,14 @@ fn end_markers(network: &Network) -> usize {
 }
 
 /// Moves the UE to the second eNB by X2.
-fn x2(network: &mut Network, erabs: &[u8], algorithms: (u8, u8)) {
+pub(super) fn x2(network: &mut Network, erabs: &[u8], algorithms: (u8, u8)) {
     let mme = network.mme_id.expect("a connection");
     (network.serving, network.enb_id) = (1, TARGET_ID);
     network.take_from(1, &pdus::path_switch(mme, 2, erabs, algorithms));
 }
 
 /// Sends HANDOVER REQUIRED, and returns the MME UE S1AP ID in HANDOVER REQUEST.
-fn require(network: &mut Network, direct: bool) -> u32 {
+pub(super) fn require(network: &mut Network, direct: bool) -> u32 {
     let ids = ids(network);
     network.take_from_enb(&pdus::required(ids, TARGET, direct));
     let request = sent(network, 1, Pdu::Initiating_HandoverResourceAllocation).expect("a request");

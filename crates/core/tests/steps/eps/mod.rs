@@ -1,6 +1,7 @@
 //! Procedures of EPS against an eNB and a UE: attach, service request, paging, update, detach.
 
 mod abnormal;
+mod areas;
 mod ciot;
 mod ciot_data;
 mod collisions;
@@ -29,10 +30,16 @@ use vireo_core::amf::context::Registration;
 use vireo_core::step::{Effect, Kind, Note};
 use vireo_types::{Dialect, Duration};
 use vireo_wire::nas_eps::*;
-use vireo_wire::s1ap::S1apPduKind;
+use vireo_wire::s1ap::{S1AP_PDU, S1APPDU, S1apPduKind};
 
 fn succeeded(network: &Network, kind: Kind) -> usize {
     network.notes.iter().filter(|n| matches!(n, Note::Succeeded(k, _) if *k == kind)).count()
+}
+
+/// Returns the last PDU of a kind.
+fn sent(network: &Network, kind: S1apPduKind) -> S1APPDU<'_> {
+    let pdus = network.sent.iter().rev().map(|(_, pdu)| S1AP_PDU::decode_borrowed(pdu).expect("a PDU"));
+    pdus.into_iter().find(|pdu| pdu.kind() == kind).expect("a PDU")
 }
 
 /// Returns a GUTI of another MME.

@@ -18,7 +18,7 @@ fn attached() -> Network {
 }
 
 /// Delivers the present record of the subscriber, as the host does.
-fn changed(network: &mut Network) {
+pub(super) fn changed(network: &mut Network) {
     let subscription = Some(network.subscription.clone());
     network.event(Event::SubscriberChanged { subscription, is_repeated: false });
     network.settle();

@@ -172,6 +172,50 @@ fn connection_of_4g_moves_with_its_identity() {
     assert_eq!(phone.sessions(), [(3, 3), (6, 6)]);
 }
 
+/// TS 24.501 5.5.1.3.4, TS 23.502 4.11.1.3.3: the UE has one of two bearers.
+#[test]
+fn bearer_status_is_reconciled_in_5g() {
+    let mut phone = Phone::new();
+    phone.move_to_4g(BEARER, true);
+    phone.guti = update_accept(&mut phone).guti.expect("a new GUTI");
+    phone.set_up(&[5]);
+    phone.connect(Some(6));
+    phone.confirm(6);
+    phone.complete_and_release();
+    phone.change = |request| {
+        let status = nas::NasEpsBearerContextStatus::new(BEARER.to_le_bytes().to_vec());
+        request.with_eps_bearer_context_status(status)
+    };
+    let accept = phone.move_to_5g(1 << 3 | 1 << 6);
+    assert_eq!(phone.sessions(), [(3, 3)]);
+    let bearers = accept.eps_bearer_context_status.map(|status| status.value.to_vec());
+    let sessions = accept.pdu_session_status.map(|status| status.value.to_vec());
+    assert_eq!((bearers, sessions), (Some(vec![0x20, 0]), Some(vec![8, 0])));
+}
+
+/// TS 24.501 5.5.1.3.4: the slice of a PDN connection is allowed, also if the UE requests another.
+#[test]
+fn slice_of_moved_session_is_allowed() {
+    const OTHER: vireo_types::Snssai = vireo_types::Snssai { sst: 3, sd: None };
+    let mut phone = Phone::new();
+    let first = phone.lab.config.slices[0].clone();
+    phone.lab.config.slices.push(vireo_core::config::SliceConfig { name: "other".into(), snssai: OTHER, ..first });
+    phone.lab.change(|ue| {
+        let subscription = ue.subscription.as_mut().map(std::sync::Arc::make_mut).expect("a subscription");
+        let slice = vireo_core::subscription::SliceSubscription { snssai: OTHER, default: false, dnns: Vec::new() };
+        subscription.slices.push(slice);
+    });
+    let node = phone.lab.nodes.0[0].1.as_mut().expect("a node");
+    node.areas.iter_mut().for_each(|area| area.slices.push(OTHER));
+    phone.move_to_4g(BEARER, false);
+    phone.guti = update_accept(&mut phone).guti.expect("a new GUTI");
+    phone.complete_and_release();
+    phone.change = |request| request.with_requested_nssai(nas::NasNssai::new(vec![1, 3]));
+    let accept = phone.move_to_5g(1 << 3);
+    assert_eq!(accept.allowed_nssai.map(|nssai| nssai.value.to_vec()), Some(vec![1, 3, 1, 1]));
+    assert_eq!(phone.sessions(), [(3, 3)]);
+}
+
 #[test]
 fn session_without_bearer_at_ue_ends() {
     let mut phone = Phone::new();

@@ -32,6 +32,8 @@ pub(super) struct Phone {
     pub(super) nr: Option<nas::NasSecurityContext>,
     pub(super) guti: NasEpsMobileIdentity,
     pub(super) eksi: u8,
+    /// Applied to each REGISTRATION REQUEST.
+    pub(super) change: fn(nas::NasRegistrationRequest) -> nas::NasRegistrationRequest,
 }
 
 /// Returns a KDF output of a key and one COUNT (TS 33.220 B.2.0).
@@ -78,7 +80,7 @@ impl Phone {
         lab.reachable = false;
         let context = lab.context().expect("a context");
         let guti = mapped_guti(&context, &lab.config);
-        Phone { lab, eps: None, kasme: [0; 32], nr: None, guti, eksi: 7 }
+        Phone { lab, eps: None, kasme: [0; 32], nr: None, guti, eksi: 7, change: |request| request }
     }
 
     pub(super) fn context(&self) -> UeContext {
@@ -262,14 +264,15 @@ impl Phone {
         .concat();
         let kind =
             nas::NasFGsRegistrationType::from_registration_type(nas::RegistrationType::MobilityRegistrationUpdating);
-        nas::NasRegistrationRequest::new(
+        let request = nas::NasRegistrationRequest::new(
             kind,
             nas::NasKeySetIdentifier::new(ngksi),
             nas::NasFGsMobileIdentity::new(identity),
         )
         .with_ue_security_capability(nas::NasUeSecurityCapability::new(CAPABILITY_5G.to_vec()))
         .with_ue_status(nas::NasUeStatus::from_status(true, false))
-        .with_pdu_session_status(nas::NasPduSessionStatus::new(sessions.to_le_bytes().to_vec()))
+        .with_pdu_session_status(nas::NasPduSessionStatus::new(sessions.to_le_bytes().to_vec()));
+        (self.change)(request)
     }
 
     /// Sends a NAS message in INITIAL UE MESSAGE of the first gNB.

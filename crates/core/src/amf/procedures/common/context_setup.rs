@@ -5,7 +5,7 @@
 
 use crate::amf::access;
 use crate::amf::context::RanContext;
-use crate::amf::n2::{Cause, ContextSetup, SessionSetup, UeInformation};
+use crate::amf::n2::{AcceptTransport, Cause, ContextSetup, SessionSetup, UeInformation};
 use crate::step::StepContext;
 use vireo_types::Dialect;
 use vireo_wire::ngap::CauseRadioNetwork;
@@ -27,17 +27,22 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, mut nas: Option<Vec<u8>>, mut sessi
     let Some(connection) = ctx.ue.connection else { return };
     // An eNB sets up no context without a bearer (TS 36.413 9.1.4.1).
     let is_eps = connection.assoc.dialect() == Dialect::Eps;
+    let node = (connection.assoc.dialect(), connection.tai.plmn);
     if !connection.ran.is_none() || sessions.is_empty() && is_eps {
         if let Some(first) = sessions.first_mut().filter(|first| is_eps && first.nas.is_none()) {
             first.nas = nas.take();
         }
         if let Some(nas) = nas.filter(|_| !ctx.is_being_released()) {
-            let en_dc = ctx.ue.en_dc(ctx.env.config, connection.tai.plmn);
             // Without a context, an eNB gets the radio capability here (TS 36.413,
             // Downlink NAS Transport).
             let is_over_nas = connection.ran.is_none() && !ctx.ue.ciot().is_empty();
             let known = if is_over_nas { ctx.ue.radio_capability_for(Dialect::Eps).to_vec() } else { Vec::new() };
-            ctx.send(|c| access::accept_transport(c, nas, en_dc, &known));
+            let information = UeInformation::from_context(ctx.ue, ctx.env.config, node);
+            let nr_algorithms = ctx.ue.security_capability.nr_algorithms();
+            ctx.send(|c| {
+                let content = AcceptTransport { information: &information, nr_algorithms, radio_capability: &known };
+                access::accept_transport(c, nas, content)
+            });
         }
         let ambr = ctx.ue.ambr();
         for session in sessions {
@@ -53,8 +58,8 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, mut nas: Option<Vec<u8>>, mut sessi
         kgnb,
         ambr: ctx.ue.ambr(),
         radio_capability: ctx.ue.radio_capability_for(connection.assoc.dialect()),
-        en_dc: ctx.ue.en_dc(ctx.env.config, connection.tai.plmn),
-        information: UeInformation::from_context(ctx.ue, ctx.env.config, connection.tai.plmn),
+        nr_algorithms: ctx.ue.security_capability.nr_algorithms(),
+        information: UeInformation::from_context(ctx.ue, ctx.env.config, node),
         paging_capability: ctx.ue.reachability.paging.capability_for(Dialect::Nr),
         sessions,
         nas,

@@ -1,8 +1,10 @@
 //! Parts of 5GMM messages that several procedures use (TS 24.501 9.11.3).
 
+use super::areas;
 use crate::amf::n2::{sd_octets, tac_octets};
+use crate::step::StepContext;
 use vireo_types::{Guti, Snssai, Tai};
-use vireo_wire::nas::{NasFGsMobileIdentity, NasFGsTrackingAreaIdentityList, NasNssai, NasSNssai};
+use vireo_wire::nas::*;
 
 /// Encodes an S-NSSAI (9.11.2.8).
 pub fn snssai(snssai: Snssai) -> NasSNssai {
@@ -24,6 +26,18 @@ pub fn mobile_identity(guti: Guti) -> NasFGsMobileIdentity {
     octets.extend_from_slice(&(g.set << 6 | u16::from(g.pointer & 0x3f)).to_be_bytes());
     octets.extend_from_slice(&guti.tmsi.0.to_be_bytes());
     NasFGsMobileIdentity::new(octets)
+}
+
+/// Returns the cause for those of these sessions, one bit each, whose user plane is not activated
+/// because the UE is in a non-allowed area (9.11.3.43; 5.5.1.3.4, 5.6.1.4.1).
+pub fn restricted_sessions(
+    ctx: &StepContext<'_, '_>,
+    failed: u16,
+) -> Option<NasPduSessionReactivationResultErrorCause> {
+    let restricted = failed & !areas::permitted(ctx, failed);
+    let entry = |psi: u8| (psi, GmmCause::RestrictedServiceArea);
+    let entries: Vec<_> = (1..16).filter(|psi| restricted >> psi & 1 == 1).map(entry).collect();
+    NasPduSessionReactivationResultErrorCause::from_entries(&entries).ok()
 }
 
 /// Encodes the registration area as TAI list of one PLMN (TS 24.501 9.11.3.9, type 00).

@@ -2,7 +2,8 @@
 //! 24.301 5.4.1), both acknowledged.
 //!
 //! A UE that has answered a page gets another GUTI (TS 33.501 6.12.3). A UE of 5G also gets an
-//! allowed NSSAI or a service area that has changed, and its RAN node the mobility restrictions.
+//! allowed NSSAI or a service area that has changed. After a change of areas, a UE of either
+//! dialect gets its tracking areas, and its RAN node the mobility restrictions.
 
 mod eps;
 mod nr;
@@ -15,14 +16,13 @@ use crate::amf::procedures::common::guti;
 use crate::step::{Kind, Note, StepContext};
 use vireo_types::Dialect;
 
-/// Sends the command to a connected UE: with a new GUTI, the allowed NSSAI, and the service area.
+/// Sends the command to a connected UE: with a new GUTI, the allowed NSSAI, and the areas.
 /// Returns `None` if none of them is pending.
 pub fn begin(ctx: &mut StepContext<'_, '_>, pending: PendingWork) -> Option<Updating> {
     // A UE of EPS that requests service does not say which of two GUTIs it has: it gets the later
     // one again, and both stay valid until it confirms.
     let guti = pending.reallocate && (ctx.ue.identity.old_tmsi.is_some() || guti::assign(ctx));
-    let is_nr = ctx.ue.dialect() == Dialect::Nr;
-    let (allowed, areas) = (pending.allowed && is_nr, pending.areas && is_nr);
+    let (allowed, areas) = (pending.allowed && ctx.ue.dialect() == Dialect::Nr, pending.areas);
     if !guti && !allowed && !areas {
         return None;
     }
@@ -36,7 +36,7 @@ pub fn begin(ctx: &mut StepContext<'_, '_>, pending: PendingWork) -> Option<Upda
 fn send(ctx: &mut StepContext<'_, '_>, updating: &Updating) {
     match ctx.ue.dialect() {
         Dialect::Nr => nr::send(ctx, updating),
-        Dialect::Eps => eps::send(ctx),
+        Dialect::Eps => eps::send(ctx, updating),
     }
 }
 

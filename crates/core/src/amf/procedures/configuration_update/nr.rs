@@ -1,10 +1,12 @@
 //! CONFIGURATION UPDATE COMMAND (TS 24.501 8.2.19).
 
 use super::Updating;
+use crate::amf::access;
 use crate::amf::context::UeContext;
-use crate::amf::n2::{self, MobilityRestrictions, UeInformation};
+use crate::amf::n2::UeInformation;
 use crate::amf::procedures::common::{areas, gmm};
 use crate::step::StepContext;
+use vireo_types::Dialect;
 use vireo_wire::nas::{NasConfigurationUpdateCommand, NasConfigurationUpdateIndication};
 
 /// Sends what is to be updated. A 5G-GUTI comes with the tracking areas in which it is valid.
@@ -25,9 +27,8 @@ pub(super) fn send(ctx: &mut StepContext<'_, '_>, updating: &Updating) {
     };
     let service = ctx.ue.areas().and_then(|areas| areas.service.as_ref());
     command.service_area_list = Some(areas::service_area_list(service, plmn));
-    let mut information = UeInformation::from_context(ctx.ue, ctx.env.config, plmn);
-    information.restrictions.get_or_insert_with(|| MobilityRestrictions::none(plmn));
+    let information = UeInformation::replacing(ctx.ue, ctx.env.config, (Dialect::Nr, plmn));
     if let Some(nas) = ctx.nas(command.into()) {
-        ctx.send(|c| n2::downlink_nas_with_information(c, nas, &information));
+        ctx.send(|c| access::downlink_nas_with_information(c, nas, &information));
     }
 }

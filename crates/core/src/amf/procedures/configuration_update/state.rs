@@ -13,7 +13,7 @@ pub struct Updating {
     pub(super) guti: bool,
     /// The command has the allowed NSSAI.
     pub(super) allowed: bool,
-    /// The command has the service area.
+    /// The command has the tracking areas, and in 5G the service area.
     pub(super) areas: bool,
 }
 

@@ -4,7 +4,8 @@ use super::messages::{PathSwitchAnswer, Request, RequestedSession};
 use crate::amf::context::{Connection, NextHop};
 use crate::amf::n2::{Cause, SessionItems};
 use crate::amf::s1::{
-    ambr_to, capability_to, cause_to, encode, erab_qos, extension, nr_capability, nr_restriction, transport_address,
+    ambr_to, capability_to, cause_to, encode, erab_qos, extension, handover_restrictions, nr_capability,
+    transport_address,
 };
 use crate::smf::{ErabForwarding, ErabRequest, ErabTunnel};
 use vireo_types::{AmfUeNgapId, RanUeNgapId};
@@ -47,12 +48,12 @@ pub fn path_switch_acknowledge(connection: &Connection, answer: PathSwitchAnswer
         }
         let context = security_context(answer.next_hop);
         ies.push(build_s1ap_ie!(PathSwitchRequestAcknowledge, SecurityContext(context))?);
-        if let Some(algorithms) = answer.en_dc.algorithms {
+        if let Some(algorithms) = answer.nr_algorithms {
             let capability = nr_capability(algorithms);
             ies.push(build_s1ap_ie!(PathSwitchRequestAcknowledge, NRUESecurityCapabilities(capability))?);
         }
-        if let Some(plmn) = answer.en_dc.restricted_in {
-            let list = nr_restriction(plmn)?;
+        if let Some(restrictions) = &answer.information.restrictions {
+            let list = handover_restrictions(restrictions)?;
             ies.push(build_s1ap_ie!(PathSwitchRequestAcknowledge, HandoverRestrictionList(list))?);
         }
         if let Some(capability) = answer.capability {
@@ -150,11 +151,12 @@ pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
             build_s1ap_ie!(HandoverRequest, Source_ToTarget_TransparentContainer(container))?,
             build_s1ap_ie!(HandoverRequest, UESecurityCapabilities(capability_to(request.capability)))?,
         ];
-        if let Some(plmn) = request.en_dc.restricted_in {
-            ies.push(build_s1ap_ie!(HandoverRequest, HandoverRestrictionList(nr_restriction(plmn)?))?);
+        if let Some(restrictions) = &request.information.restrictions {
+            let list = handover_restrictions(restrictions)?;
+            ies.push(build_s1ap_ie!(HandoverRequest, HandoverRestrictionList(list))?);
         }
         ies.push(build_s1ap_ie!(HandoverRequest, SecurityContext(security_context(request.next_hop)))?);
-        if let Some(algorithms) = request.en_dc.algorithms {
+        if let Some(algorithms) = request.nr_algorithms {
             ies.push(build_s1ap_ie!(HandoverRequest, NRUESecurityCapabilities(nr_capability(algorithms)))?);
         }
         let message = HandoverRequest::new(ProtocolIEContainer(ies));

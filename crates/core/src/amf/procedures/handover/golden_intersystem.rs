@@ -3,7 +3,7 @@
 
 use super::messages::{self, MappedCommand, MappedRequest, Request, RequestedSession};
 use crate::amf::access;
-use crate::amf::context::{Connection, EnDc, NextHop, RanContext, UeSecurityCapability};
+use crate::amf::context::{Connection, NextHop, RanContext, UeSecurityCapability};
 use crate::amf::n2::{Cause, UeInformation, UeMessage};
 use crate::subscription::Ambr;
 use crate::{golden, smf};
@@ -63,7 +63,7 @@ fn request(
         sessions: vec![session],
         allowed: &ALLOWED,
         container: &container,
-        en_dc: EnDc::default(),
+        nr_algorithms: None,
         information: UeInformation::default(),
         mapped: Some(MappedRequest { container: nas }),
     };

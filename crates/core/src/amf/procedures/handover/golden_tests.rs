@@ -3,9 +3,11 @@
 use super::messages::{PathSwitchAnswer, Request, RequestedSession};
 use super::{eps, nr};
 use crate::amf::context::Connection;
-use crate::amf::context::{EnDc, NextHop};
+use crate::amf::context::NextHop;
 use crate::amf::n2::{Cause, UeInformation, UeMessage};
-use crate::amf::s1::golden_tests::{AMBR, KEY, REQUESTED, capability, connection, en_dc};
+use crate::amf::s1::golden_tests::{
+    AMBR, KEY, NR_ALGORITHMS, REQUESTED, capability, connection, restricted, without_en_dc,
+};
 use crate::amf::s1::ue_message;
 use crate::golden::eps as golden;
 use crate::smf::{self, Tunnel};
@@ -18,7 +20,7 @@ const SGW: [u8; 8] = [0, 0, 1, 1, 127, 0, 0, 7];
 /// Ends for forwarded packets: downlink of 8 octets, no uplink.
 const FORWARDING: [u8; 10] = [8, 8, 0, 0, 0x75, 127, 0, 0, 9, 0];
 /// HANDOVER REQUEST whose container ends with `last`.
-fn request(forwards: bool, last: u8, en_dc: EnDc) -> Vec<u8> {
+fn request(forwards: bool, last: u8, nr_algorithms: Option<(u16, u16)>, information: UeInformation) -> Vec<u8> {
     let connection = connection();
     let (snssai, transfer) = (Snssai { sst: 1, sd: None }, REQUESTED.to_vec());
     let session = RequestedSession { psi: 5, snssai, transfer, forwards };
@@ -31,8 +33,8 @@ fn request(forwards: bool, last: u8, en_dc: EnDc) -> Vec<u8> {
         sessions: vec![session],
         allowed: &[],
         container: &[0, 0, 0, 7, 0, 0, 0, 0, last],
-        en_dc,
-        information: UeInformation::default(),
+        nr_algorithms,
+        information,
         mapped: None,
     };
     eps::handover_request(connection.amf_id, request)
@@ -41,9 +43,11 @@ fn request(forwards: bool, last: u8, en_dc: EnDc) -> Vec<u8> {
 #[test]
 fn handover_messages_equal_goldens() {
     let connection = connection();
-    assert_eq!(request(true, 0, EnDc::default()), golden("HandoverRequest"));
-    assert_eq!(request(false, 1, EnDc::default()), golden("HandoverRequest-not-forwarded"));
-    assert_eq!(request(true, 0, en_dc()), golden("HandoverRequest-en-dc"));
+    let none = UeInformation::default;
+    assert_eq!(request(true, 0, None, none()), golden("HandoverRequest"));
+    assert_eq!(request(false, 1, None, none()), golden("HandoverRequest-not-forwarded"));
+    assert_eq!(request(true, 0, NR_ALGORITHMS, without_en_dc()), golden("HandoverRequest-en-dc"));
+    assert_eq!(request(true, 0, None, restricted()), golden("HandoverRequest-restricted"));
     let (forwarded, lost) = (vec![(5, FORWARDING.to_vec())], vec![(6, Vec::new())]);
     assert_eq!(eps::handover_command(&connection, (&forwarded, &lost), &[0; 4], false), golden("HandoverCommand"));
     let cause = Cause::radioNetwork(Radio::no_radio_resources_available_in_target_cell);
@@ -81,12 +85,13 @@ fn path_switch_messages_equal_goldens() {
         released: released.iter().map(|ebi| (*ebi, Vec::new())).collect(),
         ambr: AMBR,
         allowed: &[],
-        en_dc: EnDc::default(),
+        nr_algorithms: None,
         information: UeInformation::default(),
     };
     let same = eps::path_switch_acknowledge(&connection, answer(&[], &[], None));
     assert_eq!(same, golden("PathSwitchRequestAcknowledge"));
-    let dual = PathSwitchAnswer { en_dc: en_dc(), ..answer(&[], &[], Some(capability())) };
+    let corrected = answer(&[], &[], Some(capability()));
+    let dual = PathSwitchAnswer { nr_algorithms: NR_ALGORITHMS, information: without_en_dc(), ..corrected };
     let dual = eps::path_switch_acknowledge(&connection, dual);
     assert_eq!(dual, golden("PathSwitchRequestAcknowledge-en-dc"));
     let moved = eps::path_switch_acknowledge(&connection, answer(&SGW, &[6], Some(capability())));

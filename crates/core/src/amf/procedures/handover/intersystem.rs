@@ -57,9 +57,12 @@ pub(super) fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired
         sessions,
         allowed: &ctx.ue.allowed,
         container: &request.container,
-        en_dc: ctx.ue.en_dc(ctx.env.config, tai.plmn),
+        nr_algorithms: ctx.ue.security_capability.nr_algorithms(),
         // The registration area is that of the other system.
-        information: UeInformation { inactive: None, ..UeInformation::from_context(ctx.ue, ctx.env.config, tai.plmn) },
+        information: UeInformation {
+            inactive: None,
+            ..UeInformation::from_context(ctx.ue, ctx.env.config, (to, tai.plmn))
+        },
         mapped: Some(MappedRequest { container }),
     };
     let pdu = messages::handover_request(assoc, target.amf_id, request);

@@ -1,7 +1,7 @@
 //! Messages of a handover in the dialect of a RAN node.
 
 use super::{eps, nr};
-use crate::amf::context::{Connection, EnDc, NextHop, S1_TO_N1_OCTETS, UeContext, UeSecurityCapability};
+use crate::amf::context::{Connection, NextHop, S1_TO_N1_OCTETS, UeContext, UeSecurityCapability};
 use crate::amf::n2::{Cause, HandoverRequired, SessionItems, UeInformation};
 use crate::smf::{self, HandoverRefusal};
 use crate::subscription::Ambr;
@@ -19,9 +19,8 @@ pub struct PathSwitchAnswer<'a> {
     pub released: SessionItems,
     pub ambr: Ambr,
     pub allowed: &'a [Snssai],
-    /// For an eNB. Algorithms are set if those of the RAN differ.
-    pub en_dc: EnDc,
-    /// For a gNB or ng-eNB.
+    /// Algorithms of NR, for an eNB whose ones differ.
+    pub nr_algorithms: Option<(u16, u16)>,
     pub information: UeInformation,
 }
 
@@ -50,8 +49,8 @@ pub struct Request<'a> {
     pub allowed: &'a [Snssai],
     /// Source to Target Transparent Container.
     pub container: &'a [u8],
-    pub en_dc: EnDc,
-    /// For a gNB or ng-eNB.
+    /// Algorithms of NR for EN-DC, for an eNB.
+    pub nr_algorithms: Option<(u16, u16)>,
     pub information: UeInformation,
     /// Contents for a source in the other system.
     pub mapped: Option<MappedRequest>,

@@ -34,7 +34,7 @@ use sessions::{bits, has, is_any_updating, position};
 pub use smf_updates::{buffer, buffer_unconfirmed, completed, smf_answered};
 pub use state::{Handover, N2Handover, SourceNode, SystemChange, XnHandover};
 
-use crate::amf::context::{Connection, EnDc, HandoverSmfStage, Procedure, RanContext, is_served};
+use crate::amf::context::{Connection, HandoverSmfStage, Procedure, RanContext, is_served};
 use crate::amf::n2::{Cause, HandoverRequired, PathSwitch, SessionItems, UeInformation, UeMessage};
 use crate::amf::procedures::common::user_plane;
 use crate::smf::{self, HandoverRefusal, Input, N2Sm, RanState};
@@ -167,7 +167,7 @@ fn switched(ctx: &mut StepContext<'_, '_>) {
         ctx.send(|_| messages::path_switch_failure(dialect, ids, released, &cause));
         return ctx.release(Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason));
     };
-    let en_dc = ctx.ue.en_dc(ctx.env.config, connection.tai.plmn);
+    let nr_algorithms = ctx.ue.security_capability.nr_algorithms();
     let answer = PathSwitchAnswer {
         capability: switching.mismatch.then_some(ctx.ue.security_capability),
         next_hop,
@@ -175,8 +175,8 @@ fn switched(ctx: &mut StepContext<'_, '_>) {
         released,
         ambr: ctx.ue.ambr(),
         allowed: &ctx.ue.allowed,
-        en_dc: EnDc { algorithms: en_dc.algorithms.filter(|_| switching.mismatch), ..en_dc },
-        information: UeInformation::from_context(ctx.ue, ctx.env.config, connection.tai.plmn),
+        nr_algorithms: nr_algorithms.filter(|_| switching.mismatch),
+        information: UeInformation::from_context(ctx.ue, ctx.env.config, (dialect, connection.tai.plmn)),
     };
     let pdu = messages::path_switch_acknowledge(&connection, answer);
     ctx.send(|_| pdu);
@@ -277,8 +277,8 @@ fn request_target(
         sessions,
         allowed: &ctx.ue.allowed,
         container,
-        en_dc: ctx.ue.en_dc(ctx.env.config, moving.tai.plmn),
-        information: UeInformation::from_context(ctx.ue, ctx.env.config, moving.tai.plmn),
+        nr_algorithms: ctx.ue.security_capability.nr_algorithms(),
+        information: UeInformation::from_context(ctx.ue, ctx.env.config, (moving.assoc.dialect(), moving.tai.plmn)),
         mapped: None,
     };
     let pdu = messages::handover_request(moving.assoc, moving.amf_id, request);

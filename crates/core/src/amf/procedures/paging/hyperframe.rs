@@ -1,26 +1,24 @@
-//! Paging time windows of extended DRX in E-UTRA (TS 36.304 7.3).
+//! Paging time windows of extended DRX (E-UTRA: TS 36.304 7.3; NR: TS 38.304 7.4).
 //!
-//! eNBs and the core count hyperframes from one time (TS 23.401 5.13a). A UE listens in a window of
-//! each cycle, which follows from its S-TMSI.
+//! RAN nodes and the core count hyperframes from one time (TS 23.401 5.13a, TS 23.501 5.31.7.2). A
+//! UE listens in a window of each cycle, which follows from its S-TMSI.
 
-use crate::amf::context::ExtendedDrx;
+use crate::amf::context::{ExtendedDrx, hashed_id};
 use vireo_types::{Duration, Instant, Tmsi};
 
 /// Length of a hyperframe: 1024 radio frames of 10 ms.
 const HYPERFRAME: Duration = Duration::from_millis(10_240);
 /// Number of hyperframes after which H-SFN starts again.
 const HYPERFRAMES: u64 = 1024;
-/// A quarter of a hyperframe, the granularity of the start of a window.
-const QUARTER: Duration = Duration::from_millis(2560);
-/// Time by which a page precedes the window: eNBs count hyperframes with a deviation of 1 s to 2 s.
+/// Time by which a page precedes the window: nodes count hyperframes with a deviation of up to 2 s.
 const LEAD: Duration = Duration::from_secs(2);
 
 /// Returns the time at which a UE is to be paged: now if its window is open, else shortly before
 /// the next one. `epoch` is the start of a hyperframe with H-SFN 0.
 pub(super) fn next_page(epoch: Instant, tmsi: Tmsi, drx: ExtendedDrx, now: Instant) -> Instant {
     let Some(cycle) = drx.hyperframes() else { return now };
-    let hashed = u64::from(hashed_id(tmsi) >> 22);
-    let (remainder, quarter) = (hashed % cycle, hashed / cycle % 4);
+    let (hashed, parts) = start_values(tmsi, drx);
+    let (remainder, part) = (hashed % cycle, hashed / cycle % parts);
     let elapsed = now.0.saturating_sub(epoch.0);
     // A window may extend over the two hyperframes that follow its own.
     let first = (elapsed / HYPERFRAME.0).saturating_sub(2);
@@ -28,7 +26,7 @@ pub(super) fn next_page(epoch: Instant, tmsi: Tmsi, drx: ExtendedDrx, now: Insta
         if number % HYPERFRAMES % cycle != remainder {
             continue;
         }
-        let start = epoch.0 + number * HYPERFRAME.0 + quarter * QUARTER.0;
+        let start = epoch.0 + number * HYPERFRAME.0 + part * (HYPERFRAME.0 / parts);
         // The last DRX cycle of the window is too late for a page.
         let end = start + drx.window().0 - Duration::from_millis(1280).0 / 2;
         if end > now.0 {
@@ -38,11 +36,10 @@ pub(super) fn next_page(epoch: Instant, tmsi: Tmsi, drx: ExtendedDrx, now: Insta
     now
 }
 
-/// Returns Hashed_ID: the frame check sequence of the 32 low bits of the S-TMSI.
-fn hashed_id(tmsi: Tmsi) -> u32 {
-    !tmsi.0.to_be_bytes().into_iter().fold(u32::MAX, |crc, octet| {
-        (0..8).fold(crc ^ u32::from(octet) << 24, |crc, _| crc << 1 ^ if crc >> 31 == 1 { 0x04c1_1db7 } else { 0 })
-    })
+/// Returns UE_ID_H, and the number of parts of a hyperframe in which a window may start.
+fn start_values(tmsi: Tmsi, drx: ExtendedDrx) -> (u64, u64) {
+    let (bits, parts) = if drx.is_nr() { (13, 8) } else { (10, 4) };
+    (u64::from(hashed_id(tmsi) >> (32 - bits)), parts)
 }
 
 #[cfg(test)]
@@ -65,9 +62,10 @@ mod tests {
     #[test]
     fn page_precedes_each_window() {
         let tmsi = Tmsi(0x1234_5678);
-        let hashed = u64::from(hashed_id(tmsi) >> 22);
-        for cycle in 1..=13 {
-            let drx = ExtendedDrx { cycle, window: 1 };
+        let hashed = u64::from(hashed_id(tmsi));
+        let eutra = (1..=13).map(|cycle| (ExtendedDrx { cycle, window: 1 }, hashed >> 22, 4));
+        let nr = (3..=12).map(|cycle| (ExtendedDrx { cycle, window: 1 }.in_nr(), hashed >> 19, 8));
+        for (drx, hashed, parts) in eutra.chain(nr) {
             let frames = drx.hyperframes().expect("a cycle");
             let (mut now, mut last) = (EPOCH + Duration::from_secs(123_456), None);
             while next_page(EPOCH, tmsi, drx, now) == now {
@@ -79,7 +77,8 @@ mod tests {
                 let offset = start.0 - EPOCH.0;
                 let number = offset / HYPERFRAME.0;
                 assert_eq!(number % HYPERFRAMES % frames, hashed % frames, "paging hyperframe");
-                assert_eq!(offset % HYPERFRAME.0, hashed / frames % 4 * QUARTER.0, "start of the window");
+                let part = hashed / frames % parts;
+                assert_eq!(offset % HYPERFRAME.0, part * (HYPERFRAME.0 / parts), "start of the window");
                 assert!(page >= now && last.is_none_or(|last| start.0 - last <= frames * HYPERFRAME.0 * 2));
                 // The window is open: the page is for now.
                 let open = start + Duration::from_millis(1000);
@@ -89,5 +88,17 @@ mod tests {
         }
         assert_eq!(next_page(EPOCH, tmsi, ExtendedDrx { cycle: 0, window: 0 }, EPOCH), EPOCH);
         assert_eq!(ExtendedDrx { cycle: 15, window: 15 }.hyperframes(), Some(256));
+    }
+
+    /// TS 24.008 table 10.5.5.32: 2.56 s, 5.12 s and 10.24 s have no window, then 2 to 1024
+    /// hyperframes; other values are read as the first one.
+    #[test]
+    fn cycles_of_nr_double() {
+        let frames: Vec<_> = (0..16).map(|value| ExtendedDrx::from_octet(value).in_nr().hyperframes()).collect();
+        let windows = (1..=10).map(|power| Some(1 << power));
+        let expected: Vec<_> = [None; 3].into_iter().chain(windows).chain([None; 3]).collect();
+        assert_eq!(frames, expected);
+        let drx = ExtendedDrx::from_octet(0x35).in_nr();
+        assert_eq!((drx.octet(), drx.window(), drx.is_nr()), (0x35, Duration::from_millis(5120), true));
     }
 }

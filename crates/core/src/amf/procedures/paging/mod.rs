@@ -41,8 +41,8 @@ pub fn begin(ctx: &mut StepContext<'_, '_>) -> Option<Paging> {
     Some(Paging { retry, started: ctx.received_at() })
 }
 
-/// Returns the time from which a UE can be paged: the next paging time window of extended DRX in
-/// E-UTRA (TS 24.301 5.3.12, TS 24.501 5.3.16).
+/// Returns the time from which a UE can be paged: the next paging time window of extended DRX (TS
+/// 24.301 5.3.12, TS 24.501 5.3.16).
 fn next_window(ctx: &StepContext<'_, '_>, tmsi: Tmsi) -> Instant {
     match (ctx.ue.reachability.paging.extended_drx, ctx.env.config.paging.power_saving.extended_drx) {
         (Some(drx), Some(epoch)) => hyperframe::next_page(epoch, tmsi, drx, ctx.now()),

@@ -1,7 +1,7 @@
 //! NGAP message of paging.
 
 use crate::RanNodes;
-use crate::amf::context::{ExtendedDrx, Reachability, extended_drx_values};
+use crate::amf::context::Reachability;
 use crate::amf::n2::{self, plmn_to, tac_octets};
 use vireo_types::{AssocId, Dialect, Guami, Tai, Tmsi};
 use vireo_wire::ngap::*;
@@ -78,7 +78,10 @@ fn try_paging<'a>(guami: Guami, tmsi: Tmsi, reachability: &Reachability, page: P
         ies.push(build_ngap_ie!(Paging, AssistanceDataForPaging(assistance))?);
     }
     if let Some(drx) = info.extended_drx {
-        ies.push(build_ngap_ie!(Paging, EUTRA_PagingeDRXInformation(extended(drx)))?);
+        ies.push(match drx.is_nr() {
+            true => build_ngap_ie!(Paging, NR_PagingeDRXInformation(n2::nr_extended_drx(drx)))?,
+            false => build_ngap_ie!(Paging, EUTRA_PagingeDRXInformation(n2::eutra_extended_drx(drx)))?,
+        });
     }
     let message = Paging::new(ProtocolIEContainer(ies));
     NGAP_PDU::of_message(&message, Paging::CRITICALITY)
@@ -98,11 +101,4 @@ fn level(level: u8) -> Option<PagingPriority> {
         Priority::priolevel8,
     ];
     all.into_iter().nth(usize::from(level).checked_sub(1)?)
-}
-
-/// Returns E-UTRA Paging eDRX Information (TS 38.413 9.3.1.154). Its values are in the order of
-/// NAS.
-fn extended(drx: ExtendedDrx) -> EUTRAPagingeDRXInformation {
-    let (cycle, window) = extended_drx_values!(drx, EUTRAPagingEDRXCycle, EUTRAPagingTimeWindow);
-    EUTRAPagingeDRXInformation::new(cycle, window, None)
 }

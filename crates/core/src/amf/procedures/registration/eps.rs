@@ -207,9 +207,7 @@ impl Granted {
         Granted {
             t3324: saving.and_then(|saving| NasGprsTimer2::from_seconds(saving.active_s.into()).ok()),
             t3412: periodic.and_then(power_saving::timer_3).map(|octet| NasT3412ExtendedValue::new(vec![octet])),
-            extended_drx: paging
-                .extended_drx
-                .map(|drx| NasExtendedDrxParameters::new(vec![drx.window << 4 | drx.cycle & 15])),
+            extended_drx: paging.extended_drx.map(|drx| NasExtendedDrxParameters::new(vec![drx.octet()])),
         }
     }
 }

@@ -79,7 +79,7 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, attach
         RequestIdentity::Imsi(imsi) => Some(SubscriberIdentity::Imsi(*imsi)),
         RequestIdentity::Guti | RequestIdentity::MappedGuti | RequestIdentity::Imei | RequestIdentity::Other => None,
     };
-    let progress = SecuritySetup::start(ctx, identity, request.ngksi, capability);
+    let progress = SecuritySetup::start(ctx, identity, request.key_set(), capability);
     carry_on(ctx, request, started, (progress, attach))
 }
 
@@ -109,7 +109,8 @@ fn unserved_cause(ctx: &StepContext<'_, '_>, request: &Request) -> Option<GmmCau
 fn repeated_request(ctx: &mut StepContext<'_, '_>, octets: &[u8]) -> Option<(Request, Option<Vec<u8>>)> {
     match ctx.ue.dialect() {
         Dialect::Nr => {
-            let (message, request) = nr::read_container(octets)?;
+            let (message, mut request) = nr::read_container(octets)?;
+            nr::reconcile_bearers(ctx.ue, &message, &mut request);
             nr::set_paging(ctx, &message);
             Some((request, None))
         }
@@ -132,7 +133,7 @@ fn map(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant) -> Nex
     let Some(capability) = request.capability else {
         return reject(ctx, request.kind.counted(), GmmCause::InvalidMandatoryInformation);
     };
-    let progress = SecuritySetup::map(ctx, request.ngksi, capability);
+    let progress = SecuritySetup::map(ctx, request.key_set(), capability);
     carry_on(ctx, request, started, (progress, None))
 }
 
@@ -270,8 +271,9 @@ fn enrol(ctx: &mut StepContext<'_, '_>, registration: Registration) -> Result<()
     if !guti::assign(ctx) {
         return Err(GmmCause::Congestion);
     }
-    // The accept has it.
-    (ctx.ue.pending.allowed, ctx.ue.pending.areas) = (false, false);
+    // The accept has it. A RAN node that has a UE context learns restrictions afterwards.
+    ctx.ue.pending.allowed = false;
+    ctx.ue.pending.areas &= ctx.ue.connection.is_some_and(|connection| !connection.ran.is_none());
     ctx.ue.registration = registration;
     ctx.ue.reachability.expires = None;
     ctx.ue.reachability.area = area(ctx);

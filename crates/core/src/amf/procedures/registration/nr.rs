@@ -8,6 +8,7 @@ use crate::amf::procedures::common::congestion::back_off;
 use crate::amf::procedures::common::power_saving::{self, PowerSavingRequest};
 use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
 use crate::amf::procedures::common::{areas, gmm};
+use crate::smf::{SmContext, ebi};
 use crate::step::StepContext;
 use vireo_types::{Dialect, Snssai, limits};
 use vireo_wire::nas::*;
@@ -41,10 +42,14 @@ pub fn read(message: &NasRegistrationRequest) -> Request {
     } else {
         RequestIdentity::Other
     };
+    let is_default = message.network_slicing_indication.as_ref().is_some_and(NasNetworkSlicingIndication::dcni);
+    let is_extended = message.fgmm_capability.as_ref().is_some_and(|capability| capability.er_nssai());
+    let mark = |is_set: bool, mark: u8| if is_set { mark } else { 0 };
+    let marks = mark(is_default, Request::DEFAULT_NSSAI) | mark(is_extended, Request::EXTENDED_REJECTED);
     Request {
         kind,
         follow_on: message.fgs_registration_type.follow_on_request(),
-        ngksi: message.ngksi.value & 0x07,
+        ngksi: message.ngksi.value & 0x07 | marks,
         identity,
         capability: message.ue_security_capability.as_ref().map(|c| UeSecurityCapability::new(&c.value)),
         requested: message.requested_nssai.as_ref().map(requested).unwrap_or_default(),
@@ -61,9 +66,32 @@ fn is_from_eps(message: &NasRegistrationRequest) -> bool {
     message.eps_nas_message_container.is_some() || registered_in_eps
 }
 
+/// Returns the requested S-NSSAIs, each once.
 fn requested(nssai: &NasNssai) -> Vec<Snssai> {
-    let all = nssai.parse_all();
-    all.into_iter().take(limits::ALLOWED_SNSSAIS).map(|s| snssai_of(&s)).collect()
+    let mut requested = Vec::new();
+    for snssai in nssai.parse_all().iter().take(limits::ALLOWED_SNSSAIS).map(snssai_of) {
+        if !requested.contains(&snssai) {
+            requested.push(snssai);
+        }
+    }
+    requested
+}
+
+/// Takes the EPS bearer context status of a UE from EPS into the PDU session status: a session
+/// whose EPS bearer the UE does not have is inactive (5.5.1.3.4, TS 23.502 4.11.1.3.3).
+pub fn reconcile_bearers(ue: &UeContext, message: &NasRegistrationRequest, request: &mut Request) {
+    let Some(active) = message.eps_bearer_context_status.as_ref().map(|status| bitmap(&status.value)) else { return };
+    let is_inactive = |session: &&SmContext| ebi(session.index).is_some_and(|ebi| active >> ebi & 1 == 0);
+    let inactive = ue.sessions.iter().filter(is_inactive).fold(0, |bits, session| bits | 1 << session.psi);
+    if inactive != 0 {
+        request.session_status = Some(request.session_status.unwrap_or(u16::MAX) & !inactive);
+    }
+}
+
+/// Returns the EPS bearer context status of the sessions: those that are active in the network.
+fn bearer_status(ue: &UeContext) -> u16 {
+    let active = ue.sessions.iter().filter(|session| session.is_established()).filter_map(|session| ebi(session.index));
+    active.fold(0, |bits, ebi| bits | 1 << ebi)
 }
 
 /// Returns the S-NSSAI of an IE's contents.
@@ -90,21 +118,27 @@ pub fn set_paging(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationReques
         ctx.ue.delete_radio_capability();
     }
     let (drx, mut saving) = requested_paging(message);
-    // The coding of the cycle is that of E-UTRA. On NR, extended DRX is not granted.
+    // The codings of cycle and window are those of the RAT (TS 24.008 table 10.5.5.32).
     let is_eutra = ctx.ue.connection.is_some_and(|connection| ctx.env.ran.is_ng_enb(connection.assoc));
-    saving.extended_drx = saving.extended_drx.filter(|_| is_eutra);
+    saving.extended_drx = saving.extended_drx.map(|drx| if is_eutra { drx } else { drx.in_nr() });
     ctx.ue.reachability.paging.drx = drx;
+    // 5.3.6: a UE that registers for emergency services alone has to be reachable.
+    let kind = message.fgs_registration_type.registration_type();
+    let is_emergency = kind == Some(RegistrationType::EmergencyRegistration)
+        || ctx.ue.registration == Registration::Emergency && read(message).kind.is_update();
+    let saving = if is_emergency { PowerSavingRequest::default() } else { saving };
     power_saving::grant(ctx, saving, power_saving::TIMER_3);
 }
 
-/// Returns the DRX cycle and the power saving that the UE requests.
+/// Returns the DRX cycle and the power saving that the UE requests, extended DRX in the coding of
+/// E-UTRA.
 fn requested_paging(message: &NasRegistrationRequest) -> (Option<(Dialect, DrxCycle)>, PowerSavingRequest) {
     let drx = message.requested_drx_parameters.as_ref().and_then(NasFGsDrxParameters::drx_value_raw);
     let drx = drx.and_then(|value| DrxCycle::from_value(value, 1)).map(|cycle| (Dialect::Nr, cycle));
     let active_s = message.t3324_value.as_ref().and_then(NasGprsTimer3::to_seconds);
     let mico = message.mico_indication.as_ref().map(|_| active_s.unwrap_or_default());
     let parameters = message.requested_extended_drx_parameters.as_ref().and_then(|ie| ie.value.first());
-    let extended_drx = parameters.map(|octet| ExtendedDrx { cycle: octet & 15, window: octet >> 4 });
+    let extended_drx = parameters.map(|octet| ExtendedDrx::from_octet(*octet));
     (drx, PowerSavingRequest { active_s: mico, periodic_s: None, extended_drx })
 }
 
@@ -113,7 +147,7 @@ fn add_paging(message: &mut NasRegistrationAccept, paging: &PagingInfo) {
     message.negotiated_drx_parameters =
         paging.drx_in(Dialect::Nr).map(|drx| NasFGsDrxParameters::new(vec![drx as u8 + 1]));
     message.negotiated_extended_drx_parameters =
-        paging.extended_drx.map(|drx| NasExtendedDrxParameters::new(vec![drx.window << 4 | drx.cycle & 15]));
+        paging.extended_drx.map(|drx| NasExtendedDrxParameters::new(vec![drx.octet()]));
     if let Some(PowerSaving { active_s, .. }) = paging.power_saving {
         message.mico_indication = Some(NasMicoIndication::from_flags(false, false));
         let timer = (active_s > 0).then(|| NasGprsTimer3::from_seconds(active_s.into()).ok());
@@ -149,9 +183,8 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, slices: &Slices,
     if let Some(allowed) = gmm::nssai(&ctx.ue.allowed).filter(|_| !is_emergency) {
         message = message.with_allowed_nssai(allowed);
     }
-    if let Some(rejected) = rejected_nssai(&slices.rejected) {
-        message = message.with_rejected_nssai(rejected);
-    }
+    message.rejected_nssai = slices.rejected_nssai();
+    message.extended_rejected_nssai = slices.extended_rejected_nssai();
     if let Some(configured) = gmm::nssai(&slices.configured) {
         message = message.with_configured_nssai(configured);
     }
@@ -166,19 +199,43 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, slices: &Slices,
     if request.uplink_data != 0 {
         // A bit is set for a session whose user plane was requested and is not activated
         // (9.11.3.42).
-        let failed = bitmap_octets(request.uplink_data & !back);
-        message = message.with_pdu_session_reactivation_result(NasPduSessionReactivationResult::new(failed));
+        let failed = request.uplink_data & !back;
+        let octets = bitmap_octets(failed);
+        message = message.with_pdu_session_reactivation_result(NasPduSessionReactivationResult::new(octets));
+        message.pdu_session_reactivation_result_error_cause = gmm::restricted_sessions(ctx, failed);
+    }
+    if request.identity == RequestIdentity::MappedGuti && config.eps.interworks {
+        let octets = bitmap_octets(bearer_status(ctx.ue));
+        message = message.with_eps_bearer_context_status(NasEpsBearerContextStatus::new(octets));
     }
     ctx.nas(message.into())
 }
 
-fn rejected_nssai(rejected: &[(Snssai, RejectedNssaiCause)]) -> Option<NasRejectedNssai> {
-    if rejected.is_empty() {
-        return None;
+impl Slices {
+    fn entries(&self, is_extended: bool) -> Vec<(RejectedNssaiCause, NasSNssai)> {
+        let rejected = self.rejected.iter().filter(|_| self.is_extended == is_extended);
+        rejected.map(|(snssai, cause)| (*cause, gmm::snssai(*snssai))).collect()
     }
-    let slices: Vec<_> = rejected.iter().map(|(snssai, cause)| (*cause, gmm::snssai(*snssai))).collect();
-    let entries: Vec<_> = slices.iter().map(|(cause, snssai)| (*cause, snssai)).collect();
-    NasRejectedNssai::from_entries(&entries).ok()
+
+    /// Returns the rejected NSSAI for a UE that does not support the extended one.
+    fn rejected_nssai(&self) -> Option<NasRejectedNssai> {
+        let slices = self.entries(false);
+        let entries: Vec<_> = slices.iter().map(|(cause, snssai)| (*cause, snssai)).collect();
+        NasRejectedNssai::from_entries(&entries).ok()
+    }
+
+    /// Returns the extended rejected NSSAI (9.11.3.75) for a UE that supports it, without a
+    /// back-off time.
+    fn extended_rejected_nssai(&self) -> Option<NasExtendedRejectedNssai> {
+        let slices = self.entries(true);
+        // One partial list of type 000.
+        let mut octets = vec![u8::try_from(slices.len().checked_sub(1)?).ok()?];
+        for (cause, snssai) in &slices {
+            octets.push((snssai.value.len() as u8) << 4 | *cause as u8);
+            octets.extend_from_slice(&snssai.value);
+        }
+        Some(NasExtendedRejectedNssai::new(octets))
+    }
 }
 
 /// Sends REGISTRATION REJECT (8.2.9).
@@ -189,9 +246,8 @@ pub fn send_reject(ctx: &mut StepContext<'_, '_>, cause: GmmCause, slices: &Slic
     {
         message = message.with_t3346_value(timer);
     }
-    if let Some(rejected) = rejected_nssai(&slices.rejected) {
-        message = message.with_rejected_nssai(rejected);
-    }
+    message.rejected_nssai = slices.rejected_nssai();
+    message.extended_rejected_nssai = slices.extended_rejected_nssai();
     ctx.send_nas(message.into());
 }
 

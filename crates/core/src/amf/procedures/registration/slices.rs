@@ -4,7 +4,7 @@
 //! supports it in the tracking area. The registration area has tracking areas that support the
 //! allowed NSSAI (TS 23.501 5.15.3).
 
-use super::Request;
+use super::{Request, RequestIdentity};
 use crate::config::CoreConfig;
 use crate::smf::SmContext;
 use crate::step::StepContext;
@@ -21,6 +21,8 @@ pub struct Slices {
     pub rejected: Vec<(Snssai, RejectedNssaiCause)>,
     /// Configured NSSAI, if the UE needs it.
     pub configured: Vec<Snssai>,
+    /// True if the UE gets the rejected ones as extended rejected NSSAI.
+    pub is_extended: bool,
 }
 
 fn is_served(config: &CoreConfig, snssai: Snssai) -> bool {
@@ -35,7 +37,7 @@ pub(super) fn select(ctx: &StepContext<'_, '_>, subscription: &Subscription, req
     let here = node.and_then(|c| ctx.env.ran.slices(c.assoc, c.tai));
     let is_here = |snssai: &Snssai| here.as_ref().is_none_or(|here| here.contains(snssai));
     let is_subscribed = |snssai: Snssai| subscription.slices.iter().any(|slice| slice.snssai == snssai);
-    let mut slices = Slices::default();
+    let mut slices = Slices { is_extended: request.has(Request::EXTENDED_REJECTED), ..Slices::default() };
     for snssai in &request.requested {
         if !is_served(config, *snssai) || !is_subscribed(*snssai) {
             slices.rejected.push((*snssai, RejectedNssaiCause::NotAvailableInPlmnOrSnpn));
@@ -56,11 +58,21 @@ pub(super) fn select(ctx: &StepContext<'_, '_>, subscription: &Subscription, req
         let defaults = subscription.slices.iter().filter(|slice| slice.default).map(|slice| slice.snssai);
         slices.allowed = defaults.filter(usable).collect();
     }
+    if request.identity == RequestIdentity::MappedGuti && request.kind.is_update() {
+        // TS 24.501 5.5.1.3.4: also those of PDN connections that the UE has in EPS.
+        let moved = ctx.ue.sessions.iter().filter(|session| session.is_live()).map(|session| session.terms.snssai);
+        for snssai in moved.filter(|snssai| usable(snssai) && is_subscribed(*snssai)) {
+            if !slices.allowed.contains(&snssai) {
+                slices.allowed.push(snssai);
+            }
+        }
+    }
     slices.allowed.truncate(limits::ALLOWED_SNSSAIS);
-    // TS 24.501 5.5.1.2.4, 5.5.1.3.4: the UE has requested none, or one that is not valid.
+    // TS 24.501 5.5.1.2.4, 5.5.1.3.4: the UE has requested none, one that is not valid, or those of
+    // the default configured NSSAI.
     let is_wrong = |(_, cause): &(Snssai, RejectedNssaiCause)| *cause == RejectedNssaiCause::NotAvailableInPlmnOrSnpn;
     let has_none = request.kind.is_initial() && request.requested.is_empty();
-    if has_none || slices.rejected.iter().any(is_wrong) {
+    if has_none || request.has(Request::DEFAULT_NSSAI) || slices.rejected.iter().any(is_wrong) {
         let all = subscription.slices.iter().map(|slice| slice.snssai);
         slices.configured = all.filter(|snssai| is_served(config, *snssai)).take(limits::CONFIGURED_SNSSAIS).collect();
     }

@@ -12,7 +12,7 @@ pub struct Request {
     pub kind: RequestKind,
     /// True if the UE has a follow-on request pending.
     pub follow_on: bool,
-    /// ngKSI of the UE; 7 = no key.
+    /// ngKSI of the UE, and marks of the request: see [`Request::key_set`] and [`Request::has`].
     pub ngksi: u8,
     pub identity: RequestIdentity,
     pub capability: Option<UeSecurityCapability>,
@@ -21,6 +21,24 @@ pub struct Request {
     pub uplink_data: u16,
     /// Sessions that the UE has, one bit each; `None` if the IE is absent.
     pub session_status: Option<u16>,
+}
+
+impl Request {
+    /// Mark: the requested NSSAI was created from the default configured NSSAI (TS 24.501
+    /// 9.11.3.36).
+    pub const DEFAULT_NSSAI: u8 = 0x08;
+    /// Mark: the UE supports the extended rejected NSSAI (ER-NSSAI, TS 24.501 9.11.3.1).
+    pub const EXTENDED_REJECTED: u8 = 0x10;
+
+    /// Returns the ngKSI of the UE; 7 = no key.
+    pub fn key_set(&self) -> u8 {
+        self.ngksi & 7
+    }
+
+    /// Returns true if the request has a mark.
+    pub fn has(&self, mark: u8) -> bool {
+        self.ngksi & mark != 0
+    }
 }
 
 /// 5GS registration type (TS 24.501 9.11.3.7).

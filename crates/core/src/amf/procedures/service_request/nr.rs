@@ -2,6 +2,7 @@
 
 use super::Request;
 use crate::amf::procedures::common::congestion::back_off;
+use crate::amf::procedures::common::gmm;
 use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
 use crate::step::StepContext;
 use vireo_wire::nas::*;
@@ -35,6 +36,7 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, request: Request, back: u16) -> Opt
         let failed = request.uplink_data & !back;
         message =
             message.with_pdu_session_reactivation_result(NasPduSessionReactivationResult::new(bitmap_octets(failed)));
+        message.pdu_session_reactivation_result_error_cause = gmm::restricted_sessions(ctx, failed);
     }
     ctx.nas(message.into())
 }
