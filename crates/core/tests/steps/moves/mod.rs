@@ -206,7 +206,9 @@ fn slice_of_moved_session_is_allowed() {
         subscription.slices.push(slice);
     });
     let node = phone.lab.nodes.0[0].1.as_mut().expect("a node");
-    node.areas.iter_mut().for_each(|area| area.slices.push(OTHER));
+    let mut areas = node.areas.to_vec();
+    areas.iter_mut().for_each(|area| area.slices.push(OTHER));
+    node.areas = areas.into();
     phone.move_to_4g(BEARER, false);
     phone.guti = update_accept(&mut phone).guti.expect("a new GUTI");
     phone.complete_and_release();
