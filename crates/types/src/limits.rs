@@ -20,8 +20,6 @@ pub const CONFIGURED_SNSSAIS: usize = 16;
 pub const TAIS_PER_LIST: usize = 16;
 /// Maximum text of a DNN (TS 23.003 9.1: 100 octets as labels).
 pub const DNN_OCTETS: usize = 100;
-/// Maximum number of RAN nodes that one core has state for.
-pub const RAN_NODES: usize = 65_536;
 /// Maximum N1 or N2 SM information of one message between UE or RAN and a remote SMF (TS 29.502
 /// 6.1.6.4).
 ///

@@ -13,6 +13,7 @@ pub struct Request {
     /// True if the UE has a follow-on request pending.
     pub follow_on: bool,
     /// ngKSI of the UE, and marks of the request: see [`Request::key_set`] and [`Request::has`].
+    /// The marks are in the unused bits of the octet, so that stored contexts keep their layout.
     pub ngksi: u8,
     pub identity: RequestIdentity,
     pub capability: Option<UeSecurityCapability>,
