@@ -147,6 +147,14 @@ impl World {
         output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
     }
 
+    /// Returns the metrics of the core that are not 0.
+    fn counters(&self) -> String {
+        let metrics = self.core.output(Command::new("curl").args(["-s", &format!("{API}/metrics")]));
+        let metrics = String::from_utf8_lossy(&metrics.stdout).into_owned();
+        let is_counted = |line: &&str| !line.starts_with('#') && !line.ends_with(" 0");
+        metrics.lines().filter(is_counted).collect::<Vec<_>>().join("\n")
+    }
+
     /// Ends an emulator. Returns its report, which counts resent echoes and failed procedures.
     fn end_emulator(&self, emulator: &mut Child) -> String {
         let pid = rustix::process::Pid::from_raw(emulator.id().cast_signed()).unwrap();
@@ -170,8 +178,7 @@ impl World {
             }
             let ended = emulator.try_wait().unwrap();
             if ended.is_some() || Instant::now() >= deadline {
-                let metrics = self.core.output(Command::new("curl").args(["-s", &format!("{API}/metrics")]));
-                let metrics = String::from_utf8_lossy(&metrics.stdout).into_owned();
+                let metrics = self.counters();
                 panic!("{counts:?}, {ended:?}\n{}\n{metrics}\n{}", self.log(), self.end_emulator(emulator));
             }
             sleep(Duration::from_millis(50));
@@ -208,7 +215,7 @@ fn check_continuation(world: &World, calls: bool, idle: Duration) {
     let core = world.start();
     let line = format!(
         "emulate --core 192.168.127.1 --scenario full --ues {UES} --gnbs 2 --window {UES} --idle {} --timeout 60 \
-         --echo-v4 192.168.128.2 --quiet",
+         --echo-v4 192.168.128.2",
         idle.as_millis()
     );
     let report = File::create(world.path().join("emulator")).unwrap();

@@ -60,13 +60,19 @@ pub(super) fn deactivate(sm: &mut SmContext, out: &mut Vec<Output>) {
             if sm.ran == (RanState::Releasing { then_setup: true }) {
                 out.push(Output::DownlinkData);
             }
+            let interrupts_setup = matches!(sm.ran, RanState::AwaitingUpf | RanState::SettingUp);
             sm.stage = Stage::Established;
             sm.ran = RanState::Idle;
             sm.handover.target = None;
             forwarding::end(sm);
             modify::interrupt(sm);
             sm.deadline = None;
-            forward_to(sm, None, out);
+            match interrupts_setup && sm.downlink.is_none() {
+                // The UPF may have reported a packet, and reports no other one until it is told to
+                // buffer again: the UE would not be paged.
+                true => update_upf(sm, out),
+                false => forward_to(sm, None, out),
+            }
         }
         Stage::Releasing { .. } => sm.ran = RanState::Idle,
         Stage::Ended => {}
@@ -236,6 +242,11 @@ pub(super) fn forward_to(sm: &mut SmContext, tunnel: Option<Tunnel>, out: &mut V
     }
     sm.end_marker = sm.downlink.is_some() && tunnel.is_some();
     sm.downlink = tunnel;
+    update_upf(sm, out);
+}
+
+/// Sends the UPF the value of `downlink` once no request is outstanding.
+fn update_upf(sm: &mut SmContext, out: &mut Vec<Output>) {
     match sm.n4 {
         N4State::Synced => send_downlink(sm, out),
         N4State::Updating { .. } => sm.n4 = N4State::Updating { stale: true },

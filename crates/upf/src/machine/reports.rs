@@ -65,7 +65,11 @@ impl Upf {
         let (seid, report) = match event {
             Event::Volume { session } => return self.report_due(session, now, plane, out),
             Event::DownlinkData { session, pdr } => {
-                let delay = self.sessions.get(&session).map_or(0, |session| session.report_delay(pdr));
+                let known = self.sessions.get(&session);
+                // If the control plane has set the action since, the packet is on its way or dropped. A
+                // report would page a UE that has become idle meanwhile.
+                let Some(known) = known.filter(|known| known.has_reported_data(plane)) else { return };
+                let delay = known.report_delay(pdr);
                 if delay > 0 {
                     let at = now.instant + Duration::from_millis(u64::from(delay) * DELAY_MS);
                     self.delayed.insert((at, session), pdr);

@@ -309,6 +309,11 @@ impl Session {
         compile::quality(&self.rules, pdr, false).ok()?.qfi
     }
 
+    /// Returns true if a packet was buffered and reported since the rules were last set.
+    pub(crate) fn has_reported_data(&self, plane: &mut impl TablesAccess) -> bool {
+        plane.read(|tables| self.records.downlinks.iter().any(|(_, id)| tables.has_reported_data(*id)))
+    }
+
     /// Returns true if this PDR still buffers packets.
     pub(crate) fn buffers_packets(&self, pdr: u16) -> bool {
         let far = self.rules.pdrs.iter().find(|other| other.id == pdr).and_then(|pdr| self.rules.far_by_id(pdr.far));

@@ -322,7 +322,8 @@ fn reports_go_to_the_control_plane_alone() {
     asked.cp_f_seid = FSeid::new(CP_SEID, OTHER.into());
     let (seid, _) = established(&b.establish(&asked));
     let mut out = vec![];
-    b.upf.event(vireo_datapath::Event::DownlinkData { session: seid, pdr: 2 }, b.now, &mut b.plane, &mut out);
+    let tunnel = vireo_datapath::Tunnel { teid: RAN_TEID, address: GNB.into() };
+    b.upf.event(vireo_datapath::Event::TunnelError { session: seid, tunnel }, b.now, &mut b.plane, &mut out);
     assert_eq!(out.iter().map(|(to, _)| to.ip()).collect::<Vec<_>>(), [IpAddr::from(SMF)]);
 }
 

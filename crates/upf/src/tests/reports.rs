@@ -46,6 +46,24 @@ fn packet_for_idle_ue_waits_and_reports_once() {
     assert_eq!(the_report(&b.events()).1.report_type, ReportType::DLDR);
 }
 
+/// The packet was forwarded before its event was handled. A report would page a UE that has become
+/// idle since.
+#[test]
+fn forwarded_packet_is_not_reported() {
+    let mut b = bench();
+    let (seid, _) = b.session();
+    for changes in [vec![forward(RAN_TEID)], vec![forward(RAN_TEID), buffer()]] {
+        b.modify(seid, &buffer());
+        b.plane.receive_n6(&ipv4(SERVER, UE, 40), b.now.instant);
+        for change in &changes {
+            b.modify(seid, change);
+        }
+        assert_eq!(b.events(), vec![]);
+    }
+    b.plane.receive_n6(&ipv4(SERVER, UE, 41), b.now.instant);
+    assert_eq!(the_report(&b.events()).1.report_type, ReportType::DLDR);
+}
+
 #[test]
 fn report_is_repeated_until_it_expires() {
     let mut b = bench();

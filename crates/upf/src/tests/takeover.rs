@@ -4,7 +4,7 @@
 
 use super::*;
 use std::collections::VecDeque;
-use vireo_datapath::Event;
+use vireo_datapath::{Event, Tunnel};
 use vireo_n4::{self as n4, N4, Sink, Submitted};
 use vireo_types::Network;
 use vireo_types::{Bucket, Ltmsi, Seid};
@@ -105,10 +105,11 @@ fn controls(b: &mut Bench) -> ([Control; 2], u64) {
     ([first, second], session)
 }
 
-/// Triggers a downlink data report for the session, and returns its destination.
+/// Triggers an error indication report for the session, and returns its destination.
 fn reported(b: &mut Bench, session: u64) -> SocketAddr {
     let mut out = vec![];
-    b.upf.event(Event::DownlinkData { session, pdr: 2 }, b.now, &mut b.plane, &mut out);
+    let tunnel = Tunnel { teid: RAN_TEID, address: GNB.into() };
+    b.upf.event(Event::TunnelError { session, tunnel }, b.now, &mut b.plane, &mut out);
     assert_eq!(out.len(), 1);
     out[0].0
 }

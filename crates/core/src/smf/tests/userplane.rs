@@ -38,6 +38,17 @@ fn refused_activation_leaves_session_buffering() {
     assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
 }
 
+/// The UPF reports one packet while it buffers. After a set-up that fails with its connection, it must
+/// report the next one.
+#[test]
+fn interrupted_setup_reports_packets_again() {
+    let mut bench = Bench::inactive();
+    bench.step(Input::Activate);
+    assert_eq!(downlink_teid(&bench.step(Input::Deactivate)), Some(0));
+    assert_eq!(bench.modified(), []);
+    assert_eq!(bench.step(Input::Deactivate), [], "it is idle already");
+}
+
 #[test]
 fn late_ran_is_heard_and_silent_ran_asked_again() {
     let mut bench = Bench::inactive();

@@ -541,6 +541,10 @@ impl DownlinkEntry {
         self.reported.fetch_or(what, Relaxed) & what == 0
     }
 
+    pub(crate) fn is_reported(&self, what: u32) -> bool {
+        self.reported.load(Relaxed) & what != 0
+    }
+
     pub(crate) fn report_again(&self, what: u32) {
         self.reported.fetch_and(!what, Relaxed);
     }

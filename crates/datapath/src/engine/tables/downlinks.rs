@@ -176,6 +176,11 @@ impl Tables {
         }
     }
 
+    /// Returns true if a packet of the entry was reported, and its rule has not been set since.
+    pub fn has_reported_data(&self, id: DownlinkId) -> bool {
+        self.downlinks.get(id.0).is_some() && self.downlink(id).is_reported(DATA)
+    }
+
     /// Re-enables the report after the report of the first buffered packet was lost.
     pub(crate) fn report_data_again(&self, id: DownlinkId) {
         self.downlink(id).report_again(DATA);
