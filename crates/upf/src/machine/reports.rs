@@ -66,8 +66,8 @@ impl Upf {
             Event::Volume { session } => return self.report_due(session, now, plane, out),
             Event::DownlinkData { session, pdr } => {
                 let known = self.sessions.get(&session);
-                // If the control plane has set the action since, the packet is on its way or dropped. A
-                // report would page a UE that has become idle meanwhile.
+                // If the control plane has set the action since, the packet is on its way or
+                // dropped. A report would page a UE that has become idle meanwhile.
                 let Some(known) = known.filter(|known| known.has_reported_data(plane)) else { return };
                 let delay = known.report_delay(pdr);
                 if delay > 0 {

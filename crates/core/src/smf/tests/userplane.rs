@@ -38,8 +38,8 @@ fn refused_activation_leaves_session_buffering() {
     assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
 }
 
-/// The UPF reports one packet while it buffers. After a set-up that fails with its connection, it must
-/// report the next one.
+/// The UPF reports one packet while it buffers. After a set-up that fails with its connection, it
+/// must report the next one.
 #[test]
 fn interrupted_setup_reports_packets_again() {
     let mut bench = Bench::inactive();
