@@ -245,7 +245,7 @@ impl Upf {
         }
         self.responses.forget(|from| association.hosts.contains(&from.ip()));
         if association.used {
-            self.remove_all(|session| session.node == *node_id, plane);
+            self.remove_all(|node, _| node == node_id, plane);
         }
         Cause::REQUEST_ACCEPTED
     }
@@ -269,14 +269,11 @@ impl Upf {
         let addresses = request.create_pdrs.iter().flat_map(|pdr| &pdr.pdi.ue_ip_addresses);
         let addresses = addresses.flat_map(|ue| [ue.ipv4.map(IpAddr::V4), ue.ipv6.map(IpAddr::V6)]).flatten();
         let mut there = addresses.filter_map(|address| plane.read(|tables| tables.session_at(address)));
-        there.find(|seid| {
-            let session = self.sessions.get(seid);
-            session.is_some_and(|s| s.node == request.node_id && s.cp.seid == request.cp_f_seid.seid)
-        })
+        there.find(|seid| self.sessions.owner(*seid) == Some((&request.node_id, request.cp_f_seid.seid)))
     }
 
-    /// Removes the matching sessions without reports.
-    fn remove_all(&mut self, which: impl Fn(&Session) -> bool, plane: &mut impl TablesAccess) {
+    /// Removes the sessions of matching owners and FQ-CSIDs without reports.
+    fn remove_all(&mut self, which: impl Fn(&NodeId, &[FqCsid]) -> bool, plane: &mut impl TablesAccess) {
         let gone: Vec<(u64, Box<Session>)> = self.sessions.take(which);
         gone.iter().for_each(|(_, session)| session.lead_away(plane));
         // in several changes: other packets must not wait for a million removals
@@ -314,9 +311,9 @@ impl Upf {
         if !request.fq_csids.iter().all(FqCsid::is_sound) {
             return Err(Error::incorrect(FqCsid::ID));
         }
-        let named = |session: &Session| {
-            let mut sets = session.sets.iter();
-            session.node == request.node_id && sets.any(|set| request.fq_csids.iter().any(|named| named.names(set)))
+        let named = |node: &NodeId, sets: &[FqCsid]| {
+            let is_named = |set: &FqCsid| request.fq_csids.iter().any(|named| named.names(set));
+            *node == request.node_id && sets.iter().any(is_named)
         };
         self.remove_all(named, plane);
         Ok(())
@@ -329,7 +326,7 @@ impl Upf {
 
     /// Returns true if the session exists and belongs to no control plane with this source address.
     pub(crate) fn is_session_of_others(&self, from: SocketAddr, seid: u64) -> bool {
-        self.sessions.get(&seid).is_some_and(|session| !self.is_peer(from, &session.node))
+        self.sessions.owner(seid).is_some_and(|(node, _)| !self.is_peer(from, node))
     }
 
     /// Returns true if an associated control plane uses this source address.

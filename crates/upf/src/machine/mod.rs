@@ -537,7 +537,7 @@ impl Upf {
 
     /// Removes and returns the session that a peer names. The session must belong to the peer.
     fn take(&mut self, from: SocketAddr, seid: u64) -> Result<Box<Session>, Cause> {
-        if self.sessions.get(&seid).is_some_and(|session| self.is_peer(from, &session.node)) {
+        if self.sessions.owner(seid).is_some_and(|(node, _)| self.is_peer(from, node)) {
             return self.sessions.remove(&seid).ok_or(Cause::SESSION_CONTEXT_NOT_FOUND);
         }
         Err(if self.is_known(from) { Cause::SESSION_CONTEXT_NOT_FOUND } else { Cause::NO_ESTABLISHED_ASSOCIATION })

@@ -236,7 +236,7 @@ impl Upf {
     pub(crate) fn refuse(&mut self, from: SocketAddr, datagram: &[u8], cause: Cause, out: &mut Outgoing) {
         let Ok(message) = Message::new(datagram) else { return };
         let (sequence, mut answer) = (message.sequence(), Vec::new());
-        let cp_seid = self.sessions.get(&message.seid()).map_or(0, |session| session.cp.seid);
+        let cp_seid = self.sessions.owner(message.seid()).map_or(0, |(_, seid)| seid);
         let written = match message.message_type() {
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {
                 let cp_seid = message.get::<FSeid>().ok().flatten().map_or(0, |f_seid| f_seid.seid);

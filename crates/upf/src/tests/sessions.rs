@@ -252,3 +252,31 @@ fn release_ends_association_and_sessions() {
     assert!(b.plane.tables.is_empty());
     assert_eq!(request_release(&mut b).cause, Cause::NO_ESTABLISHED_ASSOCIATION);
 }
+
+#[test]
+fn session_with_one_address_is_compact() {
+    for in_uplink in [false, true] {
+        let mut b = bench();
+        b.associate();
+        let mut request = request();
+        if in_uplink {
+            request.create_pdrs[0].pdi.ue_ip_addresses.push(UeIpAddress::source(Some(UE), None));
+        }
+        let (seid, teid) = established(&b.establish(&request));
+        let check = |b: &Bench, tunnel: Option<Teid>| {
+            assert!(b.upf.sessions.is_small(seid));
+            let session = b.upf.sessions.get(&seid).expect("it exists");
+            let addresses: Vec<_> = session.rules.pdrs.iter().map(|pdr| pdr.detection.ue.ipv4).collect();
+            assert_eq!(addresses, [in_uplink.then_some(UE), Some(UE)]);
+            let tunnels: Vec<_> = session.rules.fars.iter().map(|far| far.tunnel.map(|end| end.teid)).collect();
+            assert_eq!((tunnels, session.first_teid()), (vec![None, tunnel], Some(teid)));
+        };
+        check(&b, None);
+        assert_eq!(b.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED);
+        check(&b, Some(RAN_TEID));
+        b.uplink(teid, &ipv4(UE, SERVER, 100));
+        let down = ipv4(SERVER, UE, 60);
+        b.plane.receive_n6(&down, b.now.instant);
+        assert_eq!((b.plane.n6.len(), b.tunnelled()), (1, vec![(RAN_TEID, down)]));
+    }
+}

@@ -1,28 +1,32 @@
 //! In-memory table of sessions.
 //!
-//! IoT sessions have a compact form of less than a fifth of the size. The table stores shared parts
-//! once: rules without their identifiers, and owners. It rebuilds the full session for each access.
+//! A session with one tunnel, one UE address and no timer has a compact form of less than a fifth
+//! of the size. The table stores shared parts once: rules without their identifiers, and owners. It
+//! rebuilds the full session for each access.
 
 use super::{Inactivity, Session};
 use crate::machine::entries::SessionEntries;
-use crate::machine::rules::{Matching, Rules, TunnelEnd};
+use crate::machine::rules::{Matching, Pdr, Rules, TunnelEnd};
 use crate::machine::timer_wheel::TimerDue;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use smallvec::smallvec;
-use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use vireo_datapath::{DownlinkId, Tunnel};
 use vireo_types::{SessionAddress, Teid};
-use vireo_wire::pfcp::{FSeid, NodeId};
+use vireo_wire::pfcp::{FSeid, FqCsid, NodeId};
 
 /// Maximum number of distinct shared rules, and of distinct owners. Sessions beyond that are stored
 /// in full.
 const SHARED: usize = 64;
+/// Number of distinct shared rules at which only sessions of IoT slices add others: a control plane
+/// may choose other rule IDs for each session.
+const ADDED: usize = SHARED / 2;
 
-/// All sessions, by SEID.
+/// All sessions, by SEID. The UPF chooses the SEIDs.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
-    stored: HashMap<u64, StoredForm>,
+    stored: FxHashMap<u64, StoredForm>,
     shapes: Vec<Arc<Rules>>,
     owners: Vec<Arc<SessionCreator>>,
 }
@@ -41,20 +45,28 @@ struct SessionCreator {
     cp: FSeid,
 }
 
-/// The parts of an IoT session that it does not share.
+/// A session in compact form: the parts that it does not share.
 #[derive(Debug)]
 struct CompactSession {
-    /// Without [`CompactSession::teid`], [`CompactSession::ue`] and [`CompactSession::tunnel`].
+    /// Without the identifiers.
     shape: Arc<Rules>,
     owner: Arc<SessionCreator>,
     cp_seid: u64,
-    ue: SessionAddress,
-    /// Remote end of the downlink tunnel, and the index of its FAR.
-    tunnel: Option<(Tunnel, u8)>,
-    teid: Teid,
+    own: RuleIdentifiers,
     downlink: DownlinkId,
     worker: u8,
     simple: bool,
+}
+
+/// Identifiers in the rules of one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RuleIdentifiers {
+    ue: SessionAddress,
+    /// True if the uplink rule names the address too.
+    in_uplink: bool,
+    teid: Teid,
+    /// Remote end of the downlink tunnel, and the index of its FAR.
+    tunnel: Option<(Tunnel, u8)>,
 }
 
 /// Read access to a session, stored or rebuilt.
@@ -77,7 +89,7 @@ impl Deref for SessionRef<'_> {
 impl Sessions {
     /// Creates a table with this capacity, so that it is never reallocated with a million sessions.
     pub(crate) fn with_capacity(sessions: usize) -> Self {
-        Sessions { stored: HashMap::with_capacity(sessions), ..Sessions::default() }
+        Sessions { stored: FxHashMap::with_capacity_and_hasher(sessions, FxBuildHasher), ..Sessions::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -104,6 +116,14 @@ impl Sessions {
         }
     }
 
+    /// Returns the Node ID of the control plane that owns a session, and its SEID there.
+    pub(crate) fn owner(&self, seid: u64) -> Option<(&NodeId, u64)> {
+        match self.stored.get(&seid)? {
+            StoredForm::Whole(session) => Some((&session.node, session.cp.seid)),
+            StoredForm::Simple(simple) => Some((&simple.owner.node, simple.cp_seid)),
+        }
+    }
+
     pub(crate) fn get(&self, seid: &u64) -> Option<SessionRef<'_>> {
         match self.stored.get(seid)? {
             StoredForm::Whole(session) => Some(SessionRef::Whole(session)),
@@ -123,9 +143,9 @@ impl Sessions {
     }
 
     pub(crate) fn insert(&mut self, seid: u64, session: Box<Session>) {
-        let form = match self.simple(&session) {
-            Some(simple) => StoredForm::Simple(Box::new(simple)),
-            None => StoredForm::Whole(session),
+        let form = match self.compact(session) {
+            Ok(simple) => StoredForm::Simple(Box::new(simple)),
+            Err(session) => StoredForm::Whole(session),
         };
         self.stored.insert(seid, form);
     }
@@ -137,11 +157,11 @@ impl Sessions {
         })
     }
 
-    /// Removes and returns the matching sessions.
-    pub(crate) fn take(&mut self, which: impl Fn(&Session) -> bool) -> Vec<(u64, Box<Session>)> {
+    /// Removes and returns the sessions of matching owners and FQ-CSIDs.
+    pub(crate) fn take(&mut self, which: impl Fn(&NodeId, &[FqCsid]) -> bool) -> Vec<(u64, Box<Session>)> {
         let meant = |_: &u64, form: &mut StoredForm| match form {
-            StoredForm::Whole(session) => which(session),
-            StoredForm::Simple(simple) => which(&simple.whole()),
+            StoredForm::Whole(session) => which(&session.node, &session.sets),
+            StoredForm::Simple(simple) => which(&simple.owner.node, &[]),
         };
         let gone = self.stored.extract_if(meant);
         let whole = |form| match form {
@@ -151,94 +171,107 @@ impl Sessions {
         gone.map(|(seid, form)| (seid, whole(form))).collect()
     }
 
-    /// Returns the compact form of a session, if it has one.
-    fn simple(&mut self, session: &Session) -> Option<CompactSession> {
-        let Session { cp, node, rules, records, chosen, dnn, sets, inactivity, worker, simple, timer } = session;
-        // Tests use it for all sessions that allow it, to cover every operation.
-        let kind = *simple || cfg!(test);
-        let plain = kind && chosen.is_none() && dnn.is_none() && sets.is_empty() && inactivity.limit.is_none();
-        let (&[teid], &[(ue, downlink)]) = (&records.uplinks[..], &records.downlinks[..]) else { return None };
-        if !plain || records.flows || *timer != TimerDue::default() || !rules.urrs.is_empty() {
-            return None;
-        }
-        let (shape, tunnel) = shape(rules, teid, ue)?;
+    /// Returns the compact form of a session, or the session if it has none.
+    fn compact(&mut self, mut session: Box<Session>) -> Result<CompactSession, Box<Session>> {
+        let Session { cp, node, rules, records, chosen, dnn, sets, inactivity, worker, simple, timer } = &mut *session;
+        let plain = chosen.is_none() && dnn.is_none() && sets.is_empty() && inactivity.limit.is_none();
+        let is_shared = plain && !records.flows && *timer == TimerDue::default() && rules.urrs.is_empty();
+        let (&[teid], &[(ue, downlink)]) = (&records.uplinks[..], &records.downlinks[..]) else { return Err(session) };
+        let Some(own) = RuleIdentifiers::find(rules, teid, ue).filter(|_| is_shared) else { return Err(session) };
         let owner = SessionCreator { node: node.clone(), cp: FSeid { seid: 0, ..*cp } };
-        Some(CompactSession {
-            shape: shared(&mut self.shapes, shape)?,
-            owner: shared(&mut self.owners, owner)?,
-            cp_seid: cp.seid,
-            ue,
-            tunnel,
-            teid,
-            downlink,
-            worker: *worker,
-            simple: *simple,
-        })
+        let (cp_seid, worker, simple) = (cp.seid, *worker, *simple);
+        let room = if simple { SHARED } else { ADDED };
+        let Ok(owner) = shared(&mut self.owners, owner, room) else { return Err(session) };
+        own.remove_from(rules);
+        match shared(&mut self.shapes, std::mem::take(rules), room) {
+            Ok(shape) => Ok(CompactSession { shape, owner, cp_seid, own, downlink, worker, simple }),
+            Err(shape) => {
+                *rules = shape;
+                own.add_to(rules);
+                Err(session)
+            }
+        }
     }
 }
 
-/// Returns the element of `all` equal to `one`, which is added if absent. Returns `None` if there
-/// is no room.
-fn shared<T: PartialEq>(all: &mut Vec<Arc<T>>, one: T) -> Option<Arc<T>> {
+/// Returns the element of `all` equal to `one`. Adds it if it is absent and `all` has fewer than
+/// `room` elements, else returns `one`.
+fn shared<T: PartialEq>(all: &mut Vec<Arc<T>>, one: T, room: usize) -> Result<Arc<T>, T> {
     if let Some(same) = all.iter().find(|other| ***other == one) {
-        return Some(Arc::clone(same));
+        return Ok(Arc::clone(same));
     }
-    if all.len() >= SHARED {
+    if all.len() >= room {
         // unreferenced elements make room
         all.retain(|other| Arc::strong_count(other) > 1);
     }
-    (all.len() < SHARED).then(|| {
-        all.push(Arc::new(one));
-        Arc::clone(&all[all.len() - 1])
-    })
+    if all.len() >= room {
+        return Err(one);
+    }
+    all.push(Arc::new(one));
+    Ok(Arc::clone(&all[all.len() - 1]))
 }
 
-/// Returns the rules without the parts of the session, and its tunnel. Returns `None` if other
-/// parts differ.
-fn shape(rules: &Rules, teid: Teid, ue: SessionAddress) -> Option<(Rules, Option<(Tunnel, u8)>)> {
-    let mut shape = rules.clone();
-    let (mut ups, mut downs) = (0, 0);
-    for pdr in &mut shape.pdrs {
-        match &mut pdr.detection.matching {
-            Matching::Tunnel { end: TunnelEnd::Ours { teid: own, .. }, .. } if *own == teid => {
-                *own = Teid(0);
-                ups += 1;
+impl RuleIdentifiers {
+    /// Returns the identifiers in rules. Returns `None` if the rules have others.
+    fn find(rules: &Rules, teid: Teid, ue: SessionAddress) -> Option<Self> {
+        let (mut up, mut down) = (None, None);
+        for Pdr { detection, .. } in &rules.pdrs {
+            let place = match detection.matching {
+                Matching::Tunnel { end: TunnelEnd::Ours { teid: own, .. }, .. } if own == teid => &mut up,
+                Matching::Downlink if detection.ue == ue => &mut down,
+                _ => return None,
+            };
+            if place.replace(detection.ue).is_some() {
+                return None;
             }
-            Matching::Downlink if pdr.detection.ue == ue => {
-                pdr.detection.ue = SessionAddress::default();
-                downs += 1;
+        }
+        let in_uplink = up.zip(down)?.0 != SessionAddress::default();
+        let mut tunnels = (0..).zip(&rules.fars).filter_map(|(n, far)| Some((far.tunnel?, n)));
+        let tunnel = tunnels.next();
+        let is_plain = tunnels.next().is_none() && (!in_uplink || up == Some(ue));
+        is_plain.then_some(RuleIdentifiers { ue, in_uplink, teid, tunnel })
+    }
+
+    /// Replaces the identifiers by zeros.
+    fn remove_from(&self, rules: &mut Rules) {
+        self.set(rules, SessionAddress::default(), Teid(0), None);
+    }
+
+    /// Sets the identifiers in rules without.
+    fn add_to(&self, rules: &mut Rules) {
+        self.set(rules, self.ue, self.teid, self.tunnel.map(|(tunnel, _)| tunnel));
+    }
+
+    fn set(&self, rules: &mut Rules, ue: SessionAddress, own: Teid, remote: Option<Tunnel>) {
+        for Pdr { detection, .. } in &mut rules.pdrs {
+            let is_downlink = detection.matching == Matching::Downlink;
+            if let Matching::Tunnel { end: TunnelEnd::Ours { teid, .. }, .. } = &mut detection.matching {
+                *teid = own;
             }
-            _ => return None,
+            if is_downlink || self.in_uplink {
+                detection.ue = ue;
+            }
+        }
+        if let Some((_, n)) = self.tunnel
+            && let Some(far) = rules.fars.get_mut(usize::from(n))
+        {
+            far.tunnel = remote;
         }
     }
-    let mut tunnels = (0..).zip(&mut shape.fars).filter(|(_, far)| far.tunnel.is_some());
-    let tunnel = tunnels.next().and_then(|(n, far)| Some((far.tunnel.take()?, n)));
-    let plain = (ups, downs) == (1, 1) && tunnels.next().is_none();
-    plain.then_some((shape, tunnel))
 }
 
 impl CompactSession {
     /// Rebuilds the full session.
     fn whole(&self) -> Box<Session> {
         let mut rules = (*self.shape).clone();
-        for pdr in &mut rules.pdrs {
-            match &mut pdr.detection.matching {
-                Matching::Tunnel { end: TunnelEnd::Ours { teid, .. }, .. } => *teid = self.teid,
-                _ => pdr.detection.ue = self.ue,
-            }
-        }
-        if let Some((tunnel, n)) = self.tunnel
-            && let Some(far) = rules.fars.get_mut(usize::from(n))
-        {
-            far.tunnel = Some(tunnel);
-        }
+        self.own.add_to(&mut rules);
         Box::new(Session {
             cp: FSeid { seid: self.cp_seid, ..self.owner.cp },
             node: self.owner.node.clone(),
             rules,
             records: SessionEntries {
-                uplinks: smallvec![self.teid],
-                downlinks: smallvec![(self.ue, self.downlink)],
+                uplinks: smallvec![self.own.teid],
+                downlinks: smallvec![(self.own.ue, self.downlink)],
                 flows: false,
             },
             chosen: None,
@@ -273,11 +306,22 @@ mod tests {
     #[test]
     fn unused_shape_is_replaced() {
         let mut all = vec![];
-        let first = shared(&mut all, 0).expect("room");
-        assert!((1..SHARED).all(|n| shared(&mut all, n).is_some()));
-        assert!(Arc::ptr_eq(&first, &shared(&mut all, 0).expect("it is there")));
-        assert_eq!(shared(&mut all, SHARED).map(|one| *one), Some(SHARED), "all but the first are nobody's");
-        let held: Vec<_> = (SHARED + 1..).map_while(|n| shared(&mut all, n)).collect();
+        let mut add = |n: usize, room| shared(&mut all, n, room);
+        let first = add(0, SHARED).expect("room");
+        assert!((1..SHARED).all(|n| add(n, SHARED).is_ok()));
+        assert!(Arc::ptr_eq(&first, &add(0, SHARED).expect("it is there")));
+        assert_eq!(add(SHARED, SHARED).map(|one| *one), Ok(SHARED), "all but the first are nobody's");
+        let held: Vec<_> = (SHARED + 1..).map_while(|n| add(n, SHARED).ok()).collect();
         assert_eq!(held.len(), SHARED - 1, "beside the first");
+    }
+
+    #[test]
+    fn shapes_leave_room_for_iot_sessions() {
+        let mut all = vec![];
+        let held: Vec<_> = (0..).map_while(|n| shared(&mut all, n, ADDED).ok()).collect();
+        assert_eq!(held.len(), ADDED);
+        let more: Vec<_> = (ADDED..).map_while(|n| shared(&mut all, n, SHARED).ok()).collect();
+        assert_eq!(more.len(), SHARED - ADDED);
+        assert!(shared(&mut all, 0, ADDED).is_ok(), "what is there is shared");
     }
 }
