@@ -10,17 +10,20 @@ const KEYS: [&str; 4] = ["private", "password", "secret", "token"];
 
 /// Returns the secrets of a file, each once: values of [`KEYS`], and the user information of URLs.
 fn secrets(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    if let Ok(file) = text.parse::<toml::Table>() {
-        collect("", &Value::Table(file), &mut found);
-    }
     let mut unique = Vec::new();
-    for secret in found {
+    for secret in text.parse().map(all_secrets).unwrap_or_default() {
         if !secret.is_empty() && !unique.contains(&secret) {
             unique.push(secret);
         }
     }
     unique
+}
+
+/// Returns the secrets of a file, in the places that it has for them.
+fn all_secrets(file: toml::Table) -> Vec<String> {
+    let mut found = Vec::new();
+    collect("", &Value::Table(file), &mut found);
+    found
 }
 
 fn collect(key: &str, value: &Value, found: &mut Vec<String>) {
@@ -67,18 +70,33 @@ pub(crate) fn mask(text: &str) -> Result<String, String> {
     Ok(masked)
 }
 
-/// Returns a text with the secrets of `present` in place of its masks.
+/// Returns a text with the secrets of `present` in place of its masks. A text that is no TOML keeps
+/// its masks: it is refused with an error that may quote it.
 ///
 /// # Errors
 ///
-/// Returns the reason if a mask is not one of `present`.
+/// Returns the reason if a mask is not one of `present`, or is where a value would be shown.
 pub(crate) fn unmask(text: &str, present: &str) -> Result<String, String> {
-    let mut whole = text.to_owned();
+    if text.parse::<toml::Table>().is_err() {
+        return Ok(text.to_owned());
+    }
+    let (mut whole, masked) = (text.to_owned(), mask(present).unwrap_or_default());
     for (at, secret) in secrets(present).iter().enumerate() {
-        whole = whole.replace(&mask_of(at + 1), secret);
+        let mask = mask_of(at + 1);
+        // The mask of a secret that the present file also has in a comment is in both.
+        if outside(text, &mask) > outside(&masked, &mask) {
+            return Err("a masked value is where no secret is: write the value itself".into());
+        }
+        whole = whole.replace(&mask, secret);
     }
     let has_mask = (1..=64).any(|number| whole.contains(&mask_of(number)));
     if has_mask { Err("a masked value is none of the present file: write the secret itself".into()) } else { Ok(whole) }
+}
+
+/// Returns how often a mask is in a file where no secret has its place.
+fn outside(text: &str, mask: &str) -> usize {
+    let places = text.parse().map(all_secrets).unwrap_or_default();
+    text.matches(mask).count().saturating_sub(places.iter().filter(|secret| *secret == mask).count())
 }
 
 #[cfg(test)]
@@ -101,6 +119,19 @@ mod tests {
         let changed = masked.replace("\"info\"", "\"debug\"").replace("id = 1", "id = 9");
         let expected = FILE.replace("\"info\"", "\"debug\"").replace("id = 1", "id = 9");
         assert_eq!(unmask(&changed, FILE), Ok(expected));
+    }
+
+    /// The check of a configuration shows the values that change, and quotes wrong ones.
+    #[test]
+    fn mask_elsewhere_reveals_no_secret() {
+        let masked = mask(FILE).unwrap();
+        for revealing in ["name = \"****1****\"\n", "level = [\"a****2****\"]\n", "private = \"x****3****\"\n"] {
+            assert!(unmask(&format!("{revealing}{masked}"), FILE).is_err(), "{revealing}");
+        }
+        let torn = format!("{masked}\nname = ****1****");
+        assert_eq!(unmask(&torn, FILE), Ok(torn.clone()), "no TOML");
+        let commented = format!("# private was aa55\n{FILE}");
+        assert_eq!(unmask(&mask(&commented).unwrap(), &commented), Ok(commented));
     }
 
     #[test]

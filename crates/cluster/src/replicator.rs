@@ -21,7 +21,7 @@ use vireo_core::placement::host::{AckSchedule, AddressAuditMessage, CopyQueue, R
 use vireo_core::placement::message::{ToOwner, ToReplica};
 use vireo_core::placement::replica::{Proposal, ProposalAnswer, ReplicaAcks, ReplicaStore, TakeoverSet};
 use vireo_fabric::frame::{self, FrameError};
-use vireo_fabric::stream::Stream;
+use vireo_fabric::stream::{Stream, to_displace};
 use vireo_fabric::{Role, Security};
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::{Flow, Metrics};
@@ -580,7 +580,9 @@ impl ReplicatorThread {
         while let Ok((socket, peer)) = self.listener.accept() {
             if self.incoming.len() >= INCOMING {
                 tracing::warn!(%peer, "too many connections of other hosts");
-                continue;
+                let strangers = self.incoming.iter().map(|incoming| &incoming.stream).enumerate();
+                let Some(oldest) = to_displace(strangers) else { continue };
+                self.incoming.remove(oldest);
             }
             match Stream::accepted(socket, &self.security, Role::Peer, &[Role::Peer]) {
                 Ok(stream) => self.incoming.push(OwnerConnection::new(stream)),

@@ -65,6 +65,7 @@ pub(super) fn complete(file: &File, ran_interfaces: &[IpAddr], upf: &mut UpfConf
     let protected = networks("upf.protect", &file.upf.protect, problems);
     let reachable = networks("upf.reachable", &file.upf.reachable, problems);
     let ran = networks("upf.n3-allow", &file.upf.n3_allow, problems);
+    let tunnel_ends = networks("upf.tunnel-ends", &file.upf.tunnel_ends, problems);
     let of_interfaces = ran_interfaces.iter().chain(&upf.n3).copied();
     let core: Vec<IpAddr> = of_interfaces.chain(addresses(file)).collect();
     for network in &reachable {
@@ -76,7 +77,8 @@ pub(super) fn complete(file: &File, ran_interfaces: &[IpAddr], upf: &mut UpfConf
     }
     // The UPF protects the addresses of its own machine without a rule.
     let elsewhere = core.into_iter().filter(|address| !address.is_loopback() && !address.is_unspecified());
-    upf.access = Access { protected: protected.into_iter().chain(elsewhere.map(single)).collect(), reachable, ran };
+    let protected = protected.into_iter().chain(elsewhere.map(single)).collect();
+    upf.access = Access { protected, reachable, ran, tunnel_ends };
     upf.own_peer_only = file.upf.bind_peers;
     let dnns = file.dnns();
     for pool in &mut upf.pools {
@@ -168,12 +170,14 @@ mod tests {
         let upf = upf(r#"
             upf.n3-allow = ["10.200.0.0/16", "2001:db8:7::1"]
             upf.reachable = ["10.45.0.1"]
+            upf.tunnel-ends = ["10.200.0.0/16"]
             upf.bind-peers = true
             dnn.internet = { ipv4-pool = "10.45.0.0/16" }
             dnn.plant = { ipv4-pool = "10.46.0.0/16", ue-to-ue = false }
             "#);
         let network = |address: &str, length| Network { address: address.parse().expect("an address"), length };
         assert_eq!(upf.access.ran, [network("10.200.0.0", 16), network("2001:db8:7::1", 128)]);
+        assert_eq!(upf.access.tunnel_ends, [network("10.200.0.0", 16)]);
         assert_eq!((&upf.access.reachable[..], upf.own_peer_only), (&[network("10.45.0.1", 32)][..], true));
         let isolated = upf.pools.iter().map(|pool| (pool.dnn.as_str().to_owned(), pool.isolated));
         assert_eq!(isolated.collect::<Vec<_>>(), [("internet".to_owned(), false), ("plant".to_owned(), true)]);
@@ -189,6 +193,7 @@ mod tests {
             (format!("upf.protect = [{}]", many.join(",")), "up to 20 networks"),
             (format!("upf.n3-allow = [{}]", entries.join(",")), "256 entries"),
             ("upf.n3-allow = [\"10.0.0.0/33\"]".to_owned(), "upf.n3-allow"),
+            ("upf.tunnel-ends = [\"10.0.0.1/8\"]".to_owned(), "upf.tunnel-ends"),
             ("upf.reachable = [\"127.0.0.1\"]".to_owned(), "an address of the core"),
             ("upf.protect = [\"10.9.0.0/16\"]\nupf.reachable = [\"10.9.0.1\"]".to_owned(), "upf.reachable"),
         ];

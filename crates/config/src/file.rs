@@ -333,6 +333,7 @@ pub(super) struct Upf {
     pub(super) protect: Vec<String>,
     pub(super) reachable: Vec<String>,
     pub(super) n3_allow: Vec<String>,
+    pub(super) tunnel_ends: Vec<String>,
     pub(super) bind_peers: bool,
 }
 
@@ -355,6 +356,7 @@ impl Default for Upf {
             protect: Vec::new(),
             reachable: Vec::new(),
             n3_allow: Vec::new(),
+            tunnel_ends: Vec::new(),
             bind_peers: false,
         }
     }

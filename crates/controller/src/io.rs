@@ -12,7 +12,7 @@ use vireo_core::placement::cluster::{DurableState, Member, Rebalance, ScalingDec
 use vireo_core::placement::message::{ToController, ToMember};
 use vireo_fabric::Role;
 use vireo_fabric::frame::{self, FrameError};
-use vireo_fabric::stream::Stream;
+use vireo_fabric::stream::{Stream, to_displace};
 use vireo_ops::clock::clock;
 use vireo_types::{Duration, Instant};
 
@@ -60,13 +60,17 @@ impl<'a> ControllerIo<'a> {
         })
     }
 
-    /// Accepts all waiting connections, while there are fewer than `limit`.
-    pub(super) fn accept(&mut self, limit: usize) -> Vec<ConnectionId> {
-        let mut accepted = Vec::new();
+    /// Accepts all waiting connections. Beyond `limit` each one displaces another one. Returns the
+    /// accepted and the displaced connections.
+    pub(super) fn accept(&mut self, limit: usize) -> [Vec<ConnectionId>; 2] {
+        let [mut accepted, mut displaced] = [const { Vec::new() }; 2];
         while let Ok((socket, peer)) = self.listener.accept() {
             if self.streams.len() >= limit {
                 tracing::warn!(%peer, "too many controller connections without a member");
-                continue;
+                let strangers = self.streams.iter().map(|(connection, stream)| (*connection, stream));
+                let Some(oldest) = to_displace(strangers) else { continue };
+                self.remove(oldest);
+                displaced.push(oldest);
             }
             let connection = ConnectionId(self.next_connection);
             self.next_connection += 1;
@@ -85,7 +89,7 @@ impl<'a> ControllerIo<'a> {
                 Err(error) => tracing::warn!(%peer, %error, "member connection failed"),
             }
         }
-        accepted
+        [accepted, displaced]
     }
 
     /// Reads and decodes messages of a connection, up to a limit.

@@ -480,8 +480,9 @@ impl<'a> ControllerLoop<'a> {
             match event.data.u64() {
                 LISTENER => {
                     let limit = UNIDENTIFIED + self.machine.member_count() * CONNECTIONS;
-                    let accepted = self.io.accept(limit);
+                    let [accepted, displaced] = self.io.accept(limit);
                     accepted.into_iter().for_each(|connection| self.on(machine::Input::Connected(connection), now));
+                    displaced.into_iter().for_each(|connection| self.on(machine::Input::Disconnected(connection), now));
                 }
                 WAKER => self.setup.waker.clear(),
                 token => self.read(ConnectionId(token), now),

@@ -7,8 +7,9 @@ use rustix::event::epoll;
 use rustls::Connection;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Type};
+use std::collections::HashMap;
 use std::io::Error;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Connection of the fabric with its buffers.
@@ -32,6 +33,19 @@ pub struct Stream {
     waits: bool,
     /// Readability, if the caller reports it; `None`: each call reads.
     readable: Option<bool>,
+}
+
+/// Returns the connection that makes room for another one: of the connections whose peer has not
+/// greeted, the oldest of the peer address with the most. So many connections of one machine, which
+/// need no certificate, keep no member away. `streams` begins with the oldest.
+pub fn to_displace<'s, K: Copy>(streams: impl Iterator<Item = (K, &'s Stream)>) -> Option<K> {
+    let address_of = |stream: &Stream| stream.peer.map(|peer| peer.ip());
+    let strangers: Vec<(K, &Stream)> = streams.filter(|(_, stream)| stream.role.is_none()).collect();
+    let mut counts: HashMap<Option<IpAddr>, usize> = HashMap::new();
+    strangers.iter().for_each(|(_, stream)| *counts.entry(address_of(stream)).or_default() += 1);
+    let most = counts.values().copied().max()?;
+    let is_largest = |(_, stream): &&(K, &Stream)| counts.get(&address_of(stream)) == Some(&most);
+    strangers.iter().find(is_largest).map(|(key, _)| *key)
 }
 
 /// State that another process needs, beside the socket, to continue a connection.

@@ -25,7 +25,7 @@ pub(crate) enum Function {
 }
 
 /// Reloadable keys, each with the roles that apply it. `*` matches any name.
-const LIVE: [(&str, &[Function]); 11] = {
+const LIVE: [(&str, &[Function]); 12] = {
     use Function::{Amf, Balancer, Controller, Core, Host, Smf, Upf};
     [
         ("log.level", &[Core, Balancer, Controller, Host, Amf, Smf, Upf]),
@@ -35,6 +35,7 @@ const LIVE: [(&str, &[Function]); 11] = {
         ("upf.n3-allow", &[Core, Balancer, Upf]),
         ("upf.protect", &[Core, Balancer, Upf]),
         ("upf.reachable", &[Core, Balancer, Upf]),
+        ("upf.tunnel-ends", &[Core, Balancer, Upf]),
         ("slice.*.slo", &[Core, Host, Amf]),
         ("dnn.*.dns", &[Core, Host, Smf]),
         ("dnn.*.p-cscf", &[Core, Host, Smf]),

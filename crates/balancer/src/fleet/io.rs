@@ -13,7 +13,7 @@ use vireo_core::placement::balance::HostId;
 use vireo_core::placement::balancer::{CloseReason, Notice, Output};
 use vireo_core::placement::cluster::ClusterMap;
 use vireo_core::placement::message::{RanOutput, ToController, ToHost};
-use vireo_fabric::stream::Stream;
+use vireo_fabric::stream::{Stream, to_displace};
 use vireo_fabric::{Role, Security};
 use vireo_ops::metrics::{Flow, Metrics, ServedBy};
 
@@ -63,13 +63,17 @@ impl FleetIo {
         Ok(())
     }
 
-    /// Accepts all waiting connections, while there are fewer than `limit`.
-    pub(super) fn accept(&mut self, limit: usize) -> Vec<ConnectionId> {
-        let mut accepted = Vec::new();
+    /// Accepts all waiting connections. Beyond `limit` each one displaces another one. Returns the
+    /// accepted and the displaced connections.
+    pub(super) fn accept(&mut self, limit: usize) -> [Vec<ConnectionId>; 2] {
+        let [mut accepted, mut displaced] = [const { Vec::new() }; 2];
         while let Ok((socket, peer)) = self.listener.accept() {
             if self.streams.len() >= limit {
                 tracing::warn!(%peer, "too many fabric connections without a host of the cluster");
-                continue;
+                let strangers = self.streams.iter().map(|(connection, stream)| (*connection, stream));
+                let Some(oldest) = to_displace(strangers) else { continue };
+                self.remove(oldest);
+                displaced.push(oldest);
             }
             let connection = ConnectionId(self.next_connection);
             self.next_connection += 1;
@@ -79,7 +83,7 @@ impl FleetIo {
                 Err(error) => tracing::warn!(%peer, %error, "fabric connection failed"),
             }
         }
-        accepted
+        [accepted, displaced]
     }
 
     /// Removes a connection.

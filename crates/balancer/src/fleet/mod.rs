@@ -352,9 +352,9 @@ impl Fleet {
 
     fn accept(&mut self) {
         let limit = UNIDENTIFIED + self.machine.host_count() * CONNECTIONS;
-        for connection in self.io.accept(limit) {
-            self.on(balancer::Input::Connected(connection));
-        }
+        let [accepted, displaced] = self.io.accept(limit);
+        accepted.into_iter().for_each(|connection| self.on(balancer::Input::Connected(connection)));
+        displaced.into_iter().for_each(|connection| self.on(balancer::Input::Disconnected(connection)));
     }
 
     /// Processes pending messages of one connection.

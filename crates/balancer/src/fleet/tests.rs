@@ -280,3 +280,24 @@ fn evicted_host_receives_map_before_disconnect() {
         fleet.pump();
     }
 }
+
+/// Connections that never greet need no certificate.
+#[test]
+fn silent_connections_keep_no_host_away() {
+    let mut world = World::new(1);
+    let to = world.fleets[0].io.listener.local_addr().expect("an address");
+    let mut silent = Vec::new();
+    for _ in 0..2 * UNIDENTIFIED {
+        silent.push(std::net::TcpStream::connect(to).expect("it connects"));
+        world.fleets[0].pump();
+    }
+    let mut host = Stream::connect(to, &Security::default(), Role::Host, &[Role::Balancer]).expect("it connects");
+    let known = |fleet: &Fleet| fleet.io.streams.values().filter(|stream| stream.role().is_some()).count();
+    let deadline = Monotonic::now() + WITHIN;
+    while known(&world.fleets[0]) < 2 {
+        assert!(Monotonic::now() < deadline, "no greeting");
+        host.flush().expect("it stays");
+        world.fleets[0].pump();
+    }
+    assert_eq!((connected(&world.fleets[0]), silent.len()), (1, 2 * UNIDENTIFIED));
+}

@@ -469,6 +469,12 @@ impl SmContext {
         self.id_in(self.dialect)
     }
 
+    /// Returns true unless the RAN has named an address of the UPF as its end. Packets would return
+    /// to the UPF.
+    pub(super) fn may_be_at_ran(&self, end: &Tunnel) -> bool {
+        self.uplink.is_none_or(|own| own.address != end.address)
+    }
+
     /// Returns the identity that the session has in a dialect; 0 if it has none there.
     pub fn id_in(&self, dialect: Dialect) -> u8 {
         match dialect {

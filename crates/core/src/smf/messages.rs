@@ -127,19 +127,21 @@ pub(super) fn ran_release_command(sm: &SmContext) -> Option<Output> {
 /// Returns the RAN end of the tunnel from the response to a set-up; `None` if there is no usable
 /// one.
 pub(super) fn ran_tunnel(sm: &SmContext, octets: &[u8]) -> Option<Tunnel> {
-    match sm.dialect {
+    let end = match sm.dialect {
         Dialect::Nr => n2::setup_response(sm, octets),
         Dialect::Eps => erab::ErabTunnel::decode(octets),
-    }
+    };
+    end.filter(|end| sm.may_be_at_ran(end))
 }
 
 /// Returns the RAN end of the tunnel from the request of a path switch; `None` if there is no
 /// usable one.
 pub(super) fn switched_tunnel(sm: &SmContext, octets: &[u8]) -> Option<Tunnel> {
-    match sm.dialect {
+    let end = match sm.dialect {
         Dialect::Nr => n2::path_switch_request(sm, octets),
         Dialect::Eps => erab::ErabTunnel::decode(octets),
-    }
+    };
+    end.filter(|end| sm.may_be_at_ran(end))
 }
 
 /// Returns the answer to a path switch; `uplink` has the UPF end of the tunnel if it is new.
@@ -194,8 +196,9 @@ pub(super) fn command_without_forwarding(source: Dialect) -> Vec<u8> {
 
 /// Decodes the acknowledgement of a target of this dialect.
 pub(super) fn handover_acknowledge(sm: &SmContext, target: Dialect, octets: &[u8]) -> Option<Acknowledgement> {
-    match target {
+    let acknowledgement = match target {
         Dialect::Nr => n2::handover_acknowledge(sm, octets),
         Dialect::Eps => erab::handover_acknowledge(octets),
-    }
+    };
+    acknowledgement.filter(|acknowledgement| sm.may_be_at_ran(&acknowledgement.tunnel))
 }

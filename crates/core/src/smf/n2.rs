@@ -149,7 +149,8 @@ pub(super) fn modify_indication(sm: &SmContext, octets: &[u8]) -> Option<Tunnel>
     let flows = &transfer.dl_qos_flow_per_tnl_information;
     let has_default = flows.associated_qos_flow_list.0.iter().any(|f| f.qos_flow_identifier.0 == DEFAULT_QFI.into());
     let is_split = transfer.additional_dl_qos_flow_per_tnl_information.is_some();
-    if has_default && !is_split { tunnel_of(sm, &flows.up_transport_layer_information) } else { None }
+    let end = tunnel_of(sm, &flows.up_transport_layer_information).filter(|_| has_default && !is_split);
+    end.filter(|end| sm.may_be_at_ran(end))
 }
 
 /// Builds the PDU Session Resource Modify Confirm Transfer (9.3.4.7) with the UPF end of N3.

@@ -222,6 +222,26 @@ fn path_switch_without_known_session_is_refused() {
     assert_eq!(after, before, "and nothing changed");
 }
 
+/// The last of two tunnels would be that of the UE.
+#[test]
+fn path_switch_naming_session_twice_is_refused() {
+    let mut lab = connected(&[1]);
+    let before = lab.context();
+    let mut handed = lab.gnbs[0].hand_over(lab.ran.expect("a connection"), ALL).expect("a UE");
+    let first = handed.tunnels[0];
+    handed.tunnels.push(first);
+    let mut out = Outbox::default();
+    lab.gnbs[1].path_switch(handed, |_| true, &mut out).expect("a request");
+    lab.bring_to_core(1, &out);
+    lab.settle();
+    assert!(sends(&lab, NgapPduKind::Unsuccessful_PathSwitchRequest));
+    let after = lab.context().map(|mut c| {
+        c.sequence = before.as_ref().map_or(0, |b| b.sequence);
+        c
+    });
+    assert_eq!(after, before, "and nothing changed");
+}
+
 #[test]
 fn other_security_capabilities_are_put_right() {
     let mut lab = connected(&[1]);

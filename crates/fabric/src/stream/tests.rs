@@ -230,3 +230,29 @@ fn something_else_ends_it() {
         assert!(error.stays(), "{error}");
     }
 }
+
+#[test]
+fn strangers_of_largest_address_make_room() {
+    let (listener, plain) = (TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(), Security::default());
+    let accept = |from: u8| {
+        let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((Ipv4Addr::new(127, 0, 0, from), 0)).into()).unwrap();
+        socket.connect(&listener.local_addr().unwrap().into()).unwrap();
+        let accepted = Stream::accepted(listener.accept().unwrap().0, &plain, Role::Balancer, &[Role::Host]);
+        (socket, accepted.unwrap())
+    };
+    let mut ends: Vec<_> = [2, 3, 3, 4, 3].map(accept).into();
+    let greeting = Greeting::new(Role::Host).encode();
+    ends[1].0.send(&greeting).unwrap();
+    let until = Instant::now() + WITHIN;
+    while ends[1].1.role().is_none() {
+        assert!(Instant::now() < until, "no greeting");
+        assert!(exchange(&mut ends[1].1).unwrap().is_empty());
+    }
+    let mut streams: Vec<_> = ends.iter().map(|(_, stream)| stream).enumerate().collect();
+    for displaced in [2, 0, 3, 4] {
+        assert_eq!(to_displace(streams.iter().copied()), Some(displaced));
+        streams.retain(|(n, _)| *n != displaced);
+    }
+    assert_eq!(to_displace(streams.iter().copied()), None, "a member");
+}

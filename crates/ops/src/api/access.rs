@@ -12,6 +12,7 @@
 //! user or root; its routes ask for a [`Role`].
 
 use super::roles::{Identity, NamedTokens, Role};
+use super::serve::Identified;
 use super::token::{Token, bearer};
 use crate::metrics::{ApiRefusal, Metrics};
 use axum::extract::{Request, State};
@@ -228,6 +229,9 @@ pub(super) async fn check(State(guard): State<Guard>, mut request: Request, next
     match guard.access(client, request.method(), request.uri().path(), request.headers()) {
         Ok(access) => {
             if let Some(identity) = access.identity.clone() {
+                if let Some(connection) = request.extensions().get::<Identified>() {
+                    connection.set();
+                }
                 request.extensions_mut().insert(identity);
             }
             request.extensions_mut().insert(access);

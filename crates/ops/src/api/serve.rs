@@ -1,7 +1,8 @@
 //! Connections of the API: limits of their number and lifetime.
 //!
-//! All tasks run on the API's thread. When the limit is reached, the oldest connection is closed.
-//! So idle connections never block new clients. TCP and the unix socket have separate limits.
+//! All tasks run on the API's thread. When the limit is reached, one more connection closes another
+//! one, so that idle connections never block new clients: the oldest without a token, of the peer
+//! address with the most of these. TCP and the unix socket have separate limits.
 
 use super::access::{Client, Guard};
 use crate::metrics::ApiRefusal;
@@ -9,8 +10,9 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +36,7 @@ const LONG_LIFE: Duration = Duration::from_secs(3600);
 /// Limits of one listener.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Maximum of simultaneous connections. One more closes the oldest.
+    /// Maximum of simultaneous connections. One more closes another one.
     pub(super) connections: usize,
     /// Maximum time to receive the head of a request, including the wait for its first byte.
     pub(super) head: Duration,
@@ -70,13 +72,27 @@ impl LongResponse {
     }
 }
 
+/// Mark of a connection whose client has shown who it is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Identified(Arc<AtomicBool>);
+
+impl Identified {
+    /// Lets the connection stay while there are others whose clients are not known.
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Service {
     /// Serves a TCP listener. Never returns.
     pub(super) async fn tcp(&self, listener: TcpListener, client: Client, limits: Limits) {
         let mut connections = Connections::default();
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => self.take(stream, client, self.tls.clone(), (&mut connections, limits)),
+                Ok((stream, peer)) => {
+                    let peer = (client, Some(peer.ip()));
+                    self.take(stream, peer, self.tls.clone(), (&mut connections, limits));
+                }
                 Err(error) => pause(&error).await,
             }
         }
@@ -90,24 +106,30 @@ impl Service {
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let trusted = stream.peer_cred().is_ok_and(|user| user.uid() == own || user.uid() == 0);
-                    self.take(stream, Client::Unix { trusted }, None, (&mut connections, limits));
+                    self.take(stream, (Client::Unix { trusted }, None), None, (&mut connections, limits));
                 }
                 Err(error) => pause(&error).await,
             }
         }
     }
 
-    /// Starts to serve a connection. Closes the oldest one if the limit is reached.
-    fn take<S>(&self, stream: S, client: Client, tls: Option<TlsAcceptor>, (connections, limits): Limited<'_>)
-    where
+    /// Starts to serve a connection. Closes another one if the limit is reached.
+    fn take<S>(
+        &self,
+        stream: S,
+        (client, address): (Client, Option<IpAddr>),
+        tls: Option<TlsAcceptor>,
+        (connections, limits): Limited<'_>,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         if connections.is_full(limits.connections) {
             self.guard.refuse(ApiRefusal::Connections);
-            connections.end_oldest();
+            connections.end_one();
         }
-        let long = LongResponse::default();
+        let (long, identified) = (LongResponse::default(), Identified::default());
         let app = self.app.clone().layer(Extension(client)).layer(Extension(long.clone()));
+        let app = app.layer(Extension(identified.clone()));
         let task = tokio::spawn(async move {
             match tls {
                 None => connection(stream, app, &long, limits).await,
@@ -119,7 +141,7 @@ impl Service {
                 }
             }
         });
-        connections.0.push_back(task.abort_handle());
+        connections.add(task.abort_handle(), address, identified);
     }
 }
 
@@ -152,17 +174,47 @@ where
 
 /// Connections of one listener, the oldest first.
 #[derive(Debug, Default)]
-struct Connections(VecDeque<AbortHandle>);
+struct Connections(VecDeque<OpenConnection>);
+
+/// A connection that is served.
+#[derive(Debug)]
+struct OpenConnection {
+    task: AbortHandle,
+    /// Address of the peer, of IPv6 its network; `None` for a unix socket.
+    peer: Option<IpAddr>,
+    identified: Identified,
+}
 
 impl Connections {
+    fn add(&mut self, task: AbortHandle, address: Option<IpAddr>, identified: Identified) {
+        let peer = address.map(|address| match address.to_canonical() {
+            // A machine may have all addresses of a network.
+            IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+            v4 => v4,
+        });
+        self.0.push_back(OpenConnection { task, peer, identified });
+    }
+
     fn is_full(&mut self, limit: usize) -> bool {
-        self.0.retain(|task| !task.is_finished());
+        self.0.retain(|connection| !connection.task.is_finished());
         self.0.len() >= limit
     }
 
-    fn end_oldest(&mut self) {
-        if let Some(task) = self.0.pop_front() {
-            task.abort();
+    /// Ends the oldest connection of the peer with the most ones whose clients are not known. If
+    /// all are known, ends the oldest.
+    fn end_one(&mut self) {
+        let is_unknown = |connection: &&OpenConnection| !connection.identified.0.load(Ordering::Relaxed);
+        let mut counts: HashMap<Option<IpAddr>, usize> = HashMap::new();
+        self.0.iter().filter(is_unknown).for_each(|connection| *counts.entry(connection.peer).or_default() += 1);
+        let count_of = |connection: &OpenConnection| match is_unknown(&connection) {
+            true => counts.get(&connection.peer).copied().unwrap_or_default(),
+            false => 0,
+        };
+        let most = self.0.iter().map(count_of).max().unwrap_or_default();
+        if let Some(at) = self.0.iter().position(|connection| count_of(connection) == most)
+            && let Some(connection) = self.0.remove(at)
+        {
+            connection.task.abort();
         }
     }
 }
@@ -170,4 +222,64 @@ impl Connections {
 async fn pause(error: &io::Error) {
     tracing::debug!(%error, "the API accepts no connection");
     sleep(AGAIN).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::access::check;
+    use crate::api::{NamedTokens, Token};
+    use crate::metrics::Metrics;
+    use axum::body::Body;
+    use axum::http::{Request, header};
+    use axum::middleware::from_fn_with_state;
+    use axum::routing::get;
+    use hyper::service::Service as _;
+    use std::path::Path;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn unknown_clients_make_room_for_others() {
+        block_on(async {
+            let mut connections = Connections::default();
+            let mut tasks = Vec::new();
+            for peer in ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2", "2001:db8::3"] {
+                let (task, identified) = (tokio::spawn(std::future::pending::<()>()), Identified::default());
+                connections.add(task.abort_handle(), Some(peer.parse().unwrap()), identified.clone());
+                tasks.push((task, identified));
+            }
+            tasks[0].1.set();
+            // The network with the most, then the oldest of those with one, and the known one last.
+            for ended in [2, 3, 1, 4, 0] {
+                assert!(connections.is_full(1));
+                connections.end_one();
+                let stopped = timeout(Duration::from_secs(60), &mut tasks[ended].0).await;
+                assert!(stopped.is_ok_and(|stopped| stopped.is_err()), "{ended}");
+            }
+            assert!(!connections.is_full(1));
+            connections.end_one();
+        });
+    }
+
+    #[test]
+    fn token_identifies_its_connection() {
+        let tokens = NamedTokens::new(Path::new("/nonexistent/api.tokens"));
+        let guard = Guard::new(Token::parse("0123456789abcdef"), tokens, &[], Arc::new(Metrics::new()));
+        for (token, expected) in [(None, false), (Some("Bearer 0"), false), (Some("Bearer 0123456789abcdef"), true)] {
+            let identified = Identified::default();
+            let app = Router::new().route("/status", get(|| async { "" }));
+            let app = app.layer(from_fn_with_state(guard.clone(), check));
+            let app = app.layer(Extension(Client::Tcp { loopback: true })).layer(Extension(identified.clone()));
+            let mut request = Request::builder().uri("/status").header(header::HOST, "127.0.0.1");
+            if let Some(token) = token {
+                request = request.header(header::AUTHORIZATION, token);
+            }
+            let request = request.body(Body::empty()).unwrap();
+            block_on(TowerToHyperService::new(app).call(request)).unwrap();
+            assert_eq!(identified.0.load(Ordering::Relaxed), expected, "{token:?}");
+        }
+    }
 }

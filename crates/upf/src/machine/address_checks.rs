@@ -37,7 +37,7 @@ pub(crate) fn check_tunnel_ends<'a>(
 /// - if the UPF has no N3 address of a family that a tunnel end requests,
 /// - if a UE has an address of the UPF,
 /// - if a framed route is in none of the configured networks,
-/// - if the packets of a tunnel are to leave in a tunnel to the UPF itself.
+/// - if packets are to leave in a tunnel to the UPF itself.
 pub(crate) fn check_rules(rules: &Rules, n3: N3, settings: &Settings) -> Result<(), Refused> {
     for pdr in &rules.pdrs {
         let rule = FailedRuleId::Pdr(pdr.id);
@@ -52,16 +52,18 @@ pub(crate) fn check_rules(rules: &Rules, n3: N3, settings: &Settings) -> Result<
             let ie = if network.address.is_ipv4() { FramedRoute::ID } else { FramedIpv6Route::ID };
             return Err(Refused::named(Cause::RULE_FAILURE, ie, rule));
         }
-        let relay = rules.far_by_id(pdr.far).filter(|_| matches!(pdr.detection.matching, Matching::Tunnel { .. }));
-        if let Some(far) = relay.filter(|far| leads_back(far, settings)) {
-            return Err(Refused::named(Cause::RULE_FAILURE, OuterHeaderCreation::ID, FailedRuleId::Far(far.id)));
-        }
     }
-    Ok(())
+    match rules.fars.iter().find(|far| leads_back(far, settings)) {
+        Some(far) => Err(Refused::named(Cause::RULE_FAILURE, OuterHeaderCreation::ID, FailedRuleId::Far(far.id))),
+        None => Ok(()),
+    }
 }
 
-/// Returns true if the tunnel of a FAR leads to this UPF. Tunnels that relay to each other would
-/// pass a packet on without end: each hop has a new outer header.
+/// Returns true if the tunnel of a FAR leads to this UPF.
+///
+/// A RAN node that names such an end has packets for its UE return as packets of any UE, and two
+/// UEs exchange one packet for as long as it has hops. Tunnels that relay to each other would pass
+/// it on without end: each hop has a new outer header.
 fn leads_back(far: &Far, settings: &Settings) -> bool {
     far.tunnel.is_some_and(|tunnel| settings.n3_addresses.contains(&tunnel.address))
 }

@@ -170,8 +170,13 @@ fn acquire(
     let ue = ue_of(rules)?;
     for far in &rules.fars {
         check_far(far)?;
-        // no RAN node and no UPF has an address of a UE
-        if far.tunnel.is_some_and(|tunnel| tables.is_in_pools(tunnel.address)) {
+        // no RAN node and no UPF has an address of a UE, or of a service of UEs
+        let is_for_control_plane = far.destination == Some(DestinationInterface::CP_FUNCTION);
+        let is_usable = |address| match is_for_control_plane {
+            true => !tables.is_in_pools(address),
+            false => tables.may_be_tunnel_end(address),
+        };
+        if far.tunnel.is_some_and(|tunnel| !is_usable(tunnel.address)) {
             return Err(Refused {
                 error: Error { cause: Cause::RULE_FAILURE, offending_ie: Some(OuterHeaderCreation::ID) },
                 rule: Some(FailedRuleId::Far(far.id)),

@@ -508,8 +508,15 @@ fn tunnel(ie: Option<&OuterHeaderCreation>, far: u32) -> Result<Option<Tunnel>, 
     Ok(Some(Tunnel { teid, address }))
 }
 
-/// Returns true if one node can have the address.
+/// Returns true if a node on another link can have the address. "This network", link-local,
+/// multicast, reserved and broadcast addresses belong to none (RFC 6890), and IPv4-mapped ones are
+/// not sent (RFC 4291 2.5.5.2).
 fn is_unicast(address: IpAddr) -> bool {
-    let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
-    !address.is_unspecified() && !address.is_multicast() && !is_broadcast
+    match address {
+        IpAddr::V4(v4) => !matches!(v4.octets(), [0 | 224.., ..]) && !v4.is_link_local(),
+        IpAddr::V6(v6) => {
+            let is_local = v6.is_unicast_link_local() || v6.is_unspecified();
+            !is_local && !v6.is_multicast() && v6.to_ipv4_mapped().is_none()
+        }
+    }
 }

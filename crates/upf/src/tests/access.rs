@@ -33,6 +33,30 @@ fn tunnel_to_ue_address_is_refused() {
     assert_eq!(b.tunnelled().last().map(|(teid, _)| *teid), Some(RAN_TEID), "the rule before holds");
 }
 
+/// UEs lose an address that a tunnel leads to: a RAN node could take their services away.
+#[test]
+fn tunnel_to_service_of_ues_is_refused() {
+    let dns = Ipv4Addr::new(198, 51, 100, 53);
+    let mut b = bench();
+    let pool = Pool { ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)), dns: vec![dns.into()], ..Pool::default() };
+    b.plane = plane(pool, Limits { records: 64, ..Limits::default() });
+    let network = |address: Ipv4Addr, length| vireo_datapath::Network { address: address.into(), length };
+    let reachable = Ipv4Addr::new(203, 0, 113, 7);
+    let access = Access { reachable: vec![network(reachable, 32)], ..Access::default() };
+    b.plane.change(|tables, _| tables.set_access(access.clone()));
+    let (seid, _) = b.session();
+    for service in [dns, reachable] {
+        assert_eq!(b.modify(seid, &forward_to(RAN_TEID, service.into(), None)).cause, Cause::RULE_FAILURE, "{service}");
+    }
+    let elsewhere = Ipv4Addr::new(203, 0, 113, 8);
+    assert_eq!(b.modify(seid, &forward_to(RAN_TEID, elsewhere.into(), None)).cause, Cause::REQUEST_ACCEPTED);
+    let tunnel_ends = vec![network(Ipv4Addr::new(192, 0, 2, 0), 24)];
+    b.plane.change(|tables, _| tables.set_access(Access { tunnel_ends, ..access }));
+    let response = b.modify(seid, &forward_to(Teid(7), elsewhere.into(), None));
+    assert_eq!((response.cause, response.failed_rule_id), (Cause::RULE_FAILURE, Some(FailedRuleId::Far(2))));
+    assert_eq!(b.modify(seid, &forward_to(RAN_TEID, TARGET.into(), None)).cause, Cause::REQUEST_ACCEPTED);
+}
+
 #[test]
 fn named_addresses_are_protected_from_ues() {
     let mut b = bench();

@@ -221,6 +221,23 @@ fn relay_to_upf_itself_is_refused() {
     assert_eq!(b.modify(seid, &relay(Ipv4Addr::new(192, 0, 2, 10))).cause, Cause::REQUEST_ACCEPTED);
 }
 
+/// A RAN node names its end of the tunnel. Packets that return to the UPF would be those of any UE,
+/// and pass between two of them for as long as they have hops.
+#[test]
+fn tunnel_to_upf_itself_is_refused() {
+    let mut b = bench();
+    let (seid, teid) = b.session();
+    b.modify(seid, &forward(RAN_TEID));
+    for address in ["192.0.2.1", "169.254.169.254", "0.1.2.3", "240.0.0.1", "fe80::1", "::ffff:192.0.2.1"] {
+        let address: IpAddr = address.parse().expect("one");
+        let response = b.modify(seid, &forward_to(teid, address, None));
+        let refused = (Cause::RULE_FAILURE, Some(FailedRuleId::Far(2)));
+        assert_eq!((response.cause, response.failed_rule_id), refused, "{address}");
+    }
+    b.plane.receive_n6(&ipv4(SERVER, UE, 40), b.now.instant);
+    assert_eq!(b.tunnelled().last().map(|(teid, _)| *teid), Some(RAN_TEID), "the rule before holds");
+}
+
 /// TS 23.401 5.5.1.2.2: a tunnel for each direction, whose packets do not mix.
 #[test]
 fn both_directions_of_source_reach_target() {

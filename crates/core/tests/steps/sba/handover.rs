@@ -152,9 +152,7 @@ fn unnamed_session_becomes_idle() {
     let ran = lab.ran.expect("a connection");
     let mut handed = lab.gnbs[0].hand_over(ran, ALL).expect("a UE");
     lab.gnbs[0].forget(ran);
-    // The session is named twice.
     handed.tunnels.retain(|tunnel| tunnel.psi == 5);
-    handed.tunnels.extend(handed.tunnels.clone());
     let mut out = gnb::Outbox::default();
     (lab.ran, lab.at) = (Some(lab.gnbs[1].path_switch(handed, |_| true, &mut out).expect("a request")), 1);
     lab.bring_to_core(1, &out);

@@ -34,6 +34,9 @@ pub struct Access {
     /// Prefixes of permitted G-PDU sources, in addition to known peers. No UE may send there,
     /// unless the length is 0.
     pub ran: Vec<Network>,
+    /// Networks of RAN nodes and other UPFs, to which tunnels may lead. If empty, tunnels lead
+    /// anywhere.
+    pub tunnel_ends: Vec<Network>,
 }
 
 impl Access {
@@ -299,6 +302,15 @@ impl KnownAddresses {
         }
     }
 
+    /// Returns true if tunnels may lead to the address by the configuration. UEs lose an address to
+    /// which a tunnel leads, so that no tunnel may lead to a service of theirs.
+    pub(crate) fn may_be_tunnel_end(&self, address: IpAddr) -> bool {
+        let contains = |network: &Network| network.contains(address);
+        let is_service = self.access.reachable.iter().filter(|network| is_single(network)).any(contains);
+        let ends = &self.access.tunnel_ends;
+        !is_service && (ends.is_empty() || ends.iter().any(contains))
+    }
+
     /// Returns the number of known RAN node addresses.
     pub(crate) fn nodes(&self) -> usize {
         self.entries.values().filter(|entry| entry.ran).count()
@@ -392,7 +404,7 @@ mod tests {
         let access = |protected: &[&str], reachable: &[&str], ran: &[&str]| {
             let [protected, reachable, ran] =
                 [protected, reachable, ran].map(|l| l.iter().map(|n| network(n)).collect());
-            Access { protected, reachable, ran }
+            Access { protected, reachable, ran, ..Access::default() }
         };
         known.configure(access(&["10.1.0.1/32", "10.1.0.2/32"], &[], &["10.2.0.0/16"]), &checks);
         known.set_local(&[network("192.0.2.1/32"), network("192.0.2.2/32")], &checks);

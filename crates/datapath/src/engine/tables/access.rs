@@ -35,6 +35,13 @@ impl Tables {
         }
     }
 
+    /// Returns true if a RAN node or another UPF may have the address: no UE and no service of UEs
+    /// has it, and the configuration does not exclude it.
+    pub fn may_be_tunnel_end(&self, address: IpAddr) -> bool {
+        let is_dns_server = self.arrays().pools.iter().any(|pool| pool.dns.contains(&address));
+        !self.is_in_pools(address) && !is_dns_server && self.access.known.may_be_tunnel_end(address)
+    }
+
     /// Returns the number of known RAN node addresses.
     pub fn known_nodes(&self) -> usize {
         self.access.known.nodes()

@@ -112,7 +112,7 @@ fn why_not_switched(ctx: &StepContext<'_, '_>, old: &Connection, tai: Tai, reque
         Some(Radio::interaction_with_other_procedure)
     } else if !is_served(ctx.env.config, tai) || is_forbidden(ctx, tai) {
         Some(Radio::ho_target_not_allowed)
-    } else if old.assoc.dialect() == Dialect::Eps && eps::names_twice(&request.switched) {
+    } else if eps::names_twice(&request.switched) {
         Some(Radio::multiple_PDU_session_ID_instances)
     } else if !ctx.ue.sessions.iter().any(is_switchable) && !smf_updates::is_any_up(ctx, requested) {
         Some(Radio::unknown_PDU_session_ID)
