@@ -56,15 +56,13 @@ pub struct InactiveAssistance {
 impl UeInformation {
     /// Returns the information about a UE at a node of this dialect and PLMN.
     pub fn from_context(ue: &UeContext, config: &CoreConfig, (dialect, serving): (Dialect, Plmn)) -> Self {
-        let others = config.plmns.iter().copied().filter(|plmn| *plmn != serving);
         let mut areas = ue.areas().cloned().unwrap_or_default();
         if dialect == Dialect::Eps {
             areas = areas.in_eps();
         }
         let restrictions = MobilityRestrictions {
             serving,
-            // TS 38.413 9.3.1.85, TS 36.413 9.2.1.22: maxnoofEPLMNs.
-            equivalent: others.take(15).collect(),
+            equivalent: config.equivalent_plmns(serving).collect(),
             is_other_core_forbidden: ue.subscription.as_ref().is_some_and(|s| s.only == Some(dialect)),
             is_nr_restricted: dialect == Dialect::Eps && ue.restricts_dcnr(config),
             areas,

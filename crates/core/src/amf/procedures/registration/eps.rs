@@ -386,6 +386,7 @@ pub(super) fn attach_accept(ctx: &mut StepContext<'_, '_>, request: &Request, es
     if let Some(guti) = ctx.ue.identity.gutis_of_eps(config).next() {
         message = message.with_guti(emm::guti(guti));
     }
+    message.equivalent_plmns = super::equivalent_plmns(ctx).map(NasPlmnList::new);
     if request.kind == RequestKind::Combined {
         // The UE is attached for EPS services only (5.5.1.3.4.3).
         message = message.with_emm_cause(NasEmmCause::from_cause(EmmCause::CsDomainNotAvailable));
@@ -444,6 +445,7 @@ pub(super) fn update_accept(ctx: &mut StepContext<'_, '_>, request: &Request) ->
     if let Some(areas) = emm::tai_list(&ctx.ue.reachability.area) {
         message = message.with_tai_list(areas);
     }
+    message.equivalent_plmns = super::equivalent_plmns(ctx).map(NasPlmnList::new);
     if request.session_status.is_some() {
         message = message.with_eps_bearer_context_status(NasEpsBearerContextStatus::new(bitmap_octets(status(ctx.ue))));
     }

@@ -340,6 +340,14 @@ fn area(ctx: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
     here.into_iter().chain(others).take(limits::TAIS_PER_LIST).collect()
 }
 
+/// Returns the PLMNs that are equivalent to that of the UE's cell, encoded for an accept (TS 24.501
+/// 9.11.3.45, TS 24.301 9.9.2.8); `None` if there are none. The RAN node gets the same list.
+fn equivalent_plmns(ctx: &StepContext<'_, '_>) -> Option<Vec<u8>> {
+    let serving = ctx.ue.connection?.tai.plmn;
+    let octets: Vec<u8> = ctx.env.config.equivalent_plmns(serving).flat_map(|plmn| plmn.nas()).collect();
+    (!octets.is_empty()).then_some(octets)
+}
+
 /// Releases the connection after an update without a follow-on request (5.5.1.3.4, TS 23.502
 /// 4.2.2.2.2), or an attach without PDN connection.
 fn release_if_done(ctx: &mut StepContext<'_, '_>, request: &Request) {

@@ -1,6 +1,6 @@
 //! NAS messages of registration.
 
-use super::{Request, RequestIdentity, RequestKind, Slices};
+use super::{Request, RequestIdentity, RequestKind, Slices, equivalent_plmns};
 use crate::amf::context::{
     DrxCycle, ExtendedDrx, PagingInfo, PowerSaving, Registration, UeContext, UeSecurityCapability,
 };
@@ -172,6 +172,7 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, slices: &Slices,
     if let Some(areas) = gmm::tai_list(&ctx.ue.reachability.area) {
         message = message.with_tai_list(areas);
     }
+    message.equivalent_plmns = equivalent_plmns(ctx).map(NasPlmnList::new);
     let service = ctx.ue.areas().and_then(|areas| areas.service.as_ref());
     if let (Some(_), Some(tai)) = (service, areas::location(ctx.ue)) {
         message.service_area_list = Some(areas::service_area_list(service, tai.plmn));
