@@ -67,14 +67,15 @@ impl UeInformation {
             is_nr_restricted: dialect == Dialect::Eps && ue.restricts_dcnr(config),
             areas,
         };
-        let area = &ue.reachability.area;
+        let reachability = ue.reachability_for_page(config);
+        let area = &reachability.area;
         let is_permitted = dialect == Dialect::Nr && !config.ran.forbids_rrc_inactive && !area.is_empty();
         let inactive = ue.identity.tmsi.filter(|_| is_permitted).map(|tmsi| InactiveAssistance {
             tmsi,
-            drx: ue.reachability.paging.drx_in(Dialect::Nr),
-            extended_drx: ue.reachability.paging.extended_drx,
+            drx: reachability.paging.drx_in(Dialect::Nr),
+            extended_drx: reachability.paging.extended_drx,
             t3512: t3512(config.timers.t3512.as_secs()),
-            mico: ue.reachability.paging.power_saving.is_some(),
+            mico: reachability.paging.power_saving.is_some(),
             area: area.iter().copied().take(limits::TAIS_PER_LIST).collect(),
         });
         let restrictions = Some(restrictions).filter(|list| *list != MobilityRestrictions::none(serving));

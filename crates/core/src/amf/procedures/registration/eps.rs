@@ -126,6 +126,11 @@ pub fn set_attach_paging(ctx: &mut StepContext<'_, '_>, message: &NasAttachReque
     set_ciot(ctx, &message.ue_network_capability, &message.additional_update_type);
     ctx.ue.reachability.paging.drx = message.drx_parameter.as_ref().and_then(drx);
     let saving = saving(&message.t3324_value, &message.t3412_extended_value, &message.extended_drx_parameters);
+    // 5.3.11, 5.3.12: a UE that attaches for emergency services has to be reachable.
+    let is_emergency = message.eps_attach_type.attach_type() == AttachType::EpsEmergencyAttach
+        || connectivity_request(&message.esm_message_container.value)
+            .is_some_and(|(_, request)| request.request_type.request_type() == Some(RequestTypeValue::Emergency));
+    let saving = if is_emergency { PowerSavingRequest::default() } else { saving };
     power_saving::grant(ctx, saving, power_saving::TIMER_2);
 }
 
@@ -142,6 +147,8 @@ pub fn set_update_paging(ctx: &mut StepContext<'_, '_>, message: &NasTrackingAre
         ctx.ue.delete_radio_capability();
     }
     let saving = saving(&message.t3324_value, &message.t3412_extended_value, &message.extended_drx_parameters);
+    let is_emergency = ctx.ue.has_emergency_session(ctx.env.config);
+    let saving = if is_emergency { PowerSavingRequest::default() } else { saving };
     power_saving::grant(ctx, saving, power_saving::TIMER_2);
 }
 

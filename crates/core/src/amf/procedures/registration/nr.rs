@@ -122,10 +122,12 @@ pub fn set_paging(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationReques
     let is_eutra = ctx.ue.connection.is_some_and(|connection| ctx.env.ran.is_ng_enb(connection.assoc));
     saving.extended_drx = saving.extended_drx.map(|drx| if is_eutra { drx } else { drx.in_nr() });
     ctx.ue.reachability.paging.drx = drx;
-    // 5.3.6: a UE that registers for emergency services alone has to be reachable.
+    // 5.3.6, 5.3.16: a UE has to be reachable that registers for emergency services alone, or has
+    // an emergency session.
     let kind = message.fgs_registration_type.registration_type();
-    let is_emergency = kind == Some(RegistrationType::EmergencyRegistration)
-        || ctx.ue.registration == Registration::Emergency && read(message).kind.is_update();
+    let is_emergency = ctx.ue.registration == Registration::Emergency || ctx.ue.has_emergency_session(ctx.env.config);
+    let is_emergency =
+        kind == Some(RegistrationType::EmergencyRegistration) || is_emergency && read(message).kind.is_update();
     let saving = if is_emergency { PowerSavingRequest::default() } else { saving };
     power_saving::grant(ctx, saving, power_saving::TIMER_3);
 }

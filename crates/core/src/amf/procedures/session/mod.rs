@@ -229,6 +229,10 @@ fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
             if let Some(sm) = &mut sm {
                 sm.pfcp.over_nas = ctx.ue.ciot().control_plane;
             }
+            if transport.is_emergency && sm.is_some() && ctx.ue.dialect() == Dialect::Nr {
+                // The UE ends MICO mode, too, until its next registration (TS 24.501 5.3.6).
+                ctx.ue.reachability.paging.power_saving = None;
+            }
             ctx.ue.sessions.extend(sm);
             user_plane::deliver(ctx, id.unwrap_or_default(), index, outputs);
         }
