@@ -93,14 +93,12 @@ fn unserved_cause(ctx: &StepContext<'_, '_>, request: &Request) -> Option<GmmCau
         }
         kind => kind == RequestKind::Unserved,
     };
-    is_unserved.then(|| match ctx.ue.dialect() {
+    is_unserved.then_some(match request.identity {
         // A.1: emergency registration or attach with the IMEI. The value is that of "IMEI not
         // accepted".
-        _ if request.identity == RequestIdentity::Imei => GmmCause::PeiNotAccepted,
+        RequestIdentity::Imei => GmmCause::PeiNotAccepted,
         // #7 would make the UE consider its SIM invalid for other services, too.
-        Dialect::Nr if request.kind == RequestKind::Emergency => GmmCause::ProtocolErrorUnspecified,
-        Dialect::Nr => GmmCause::FiveGsServicesNotAllowed,
-        Dialect::Eps => GmmCause::ProtocolErrorUnspecified,
+        _ => GmmCause::ProtocolErrorUnspecified,
     })
 }
 
@@ -490,7 +488,8 @@ fn reason(cause: GmmCause) -> Option<&'static str> {
         GmmCause::TrackingAreaNotAllowed => "tracking area is not in core.tacs, or forbidden to the subscriber",
         GmmCause::NoSuitableCellsInTrackingArea => "tracking area is forbidden to the subscriber, or the system",
         GmmCause::N1ModeNotAllowed => "subscriber is restricted to 4G",
-        GmmCause::FiveGsServicesNotAllowed => "registration type is not served",
+        GmmCause::FiveGsServicesNotAllowed => "subscriber is suspended",
+        GmmCause::ProtocolErrorUnspecified => "registration or attach type is not served, or its session failed",
         GmmCause::InvalidMandatoryInformation => "request without security capability or identity",
         _ => "see the cause",
     })

@@ -30,7 +30,9 @@ pub fn read(message: &NasRegistrationRequest) -> Request {
         Some(RegistrationType::MobilityRegistrationUpdating) => RequestKind::Mobility,
         Some(RegistrationType::PeriodicRegistrationUpdating) => RequestKind::Periodic,
         Some(RegistrationType::EmergencyRegistration) => RequestKind::Emergency,
-        _ => RequestKind::Unserved,
+        // An unused value (9.11.3.7).
+        None => RequestKind::Initial,
+        Some(_) => RequestKind::Unserved,
     };
     let identity = &message.fgs_mobile_identity;
     let identity = if identity.as_suci().is_some() {
