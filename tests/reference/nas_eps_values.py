@@ -12,6 +12,8 @@ from pycrate_mobile import TS24301_ESM as ESM
 from pycrate_mobile.NAS import parse_NASLTE_MO, parse_NASLTE_MT
 
 PLMN = bytes.fromhex("99f907")
+# 001/01 and 262/80, as octets of TS 24.301 9.9.2.8.
+OTHER_PLMNS = bytes.fromhex("00f11062f208")
 NO_KEY = {"TSC": 0, "Value": 7}
 KEY_2 = {"TSC": 0, "Value": 2}
 IMSI = {"type": 1, "ident": "999700000000001"}
@@ -200,6 +202,11 @@ def mme_messages():
         "TrackingAreaUpdateAccept-service-gap": message(
             EMM.EMMTrackingAreaUpdateAccept, EPSUpdateResult=0, T3412=b"\x49", GUTI=GUTI, TAIList=areas, **support,
             T3447=b"\x1f"),
+        "AttachAccept-equivalent-plmns": message(
+            EMM.EMMAttachAccept, **accepted, ESMContainer=activate.to_bytes(), **support, EquivPLMNList=OTHER_PLMNS),
+        "TrackingAreaUpdateAccept-equivalent-plmns": message(
+            EMM.EMMTrackingAreaUpdateAccept, EPSUpdateResult=0, T3412=b"\x49", GUTI=GUTI, TAIList=areas, **support,
+            EquivPLMNList=OTHER_PLMNS),
         # 29 November 2026, 15:04:05 UTC; local time is 2 hours later.
         "EmmInformation": message(
             EMM.EMMInformation, NetFullName={"Name": "Vireo Net"}, NetShortName={"Name": "Vireo"},

@@ -85,6 +85,9 @@ def registration_messages():
     yield "RegistrationAccept", mm(
         MM.FGMMRegistrationAccept, _5GSRegResult={"Value": 1}, GUTI=GUTI, _5GSTAIList=areas, AllowedNSSAI=nssai,
         RejectedNSSAI=[{"Cause": 0, "SNSSAI": {"SST": 2}}], ConfiguredNSSAI=nssai, T3512={"Unit": 1, "Value": 9})
+    yield "RegistrationAccept-equivalent-plmns", mm(
+        MM.FGMMRegistrationAccept, _5GSRegResult={"Value": 1}, GUTI=GUTI, EquivPLMNList=["00101", "26280"],
+        _5GSTAIList=areas, AllowedNSSAI=nssai)
     yield "RegistrationComplete", mm(MM.FGMMRegistrationComplete)
     yield "RegistrationReject", mm(MM.FGMMRegistrationReject, _5GMMCause=11, T3346={"Unit": 1, "Value": 10})
     yield "RegistrationReject-congestion", mm(

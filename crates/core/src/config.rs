@@ -104,6 +104,13 @@ impl CoreConfig {
         pointer.wrapping_sub(self.amf_pointer) & 0x3f < MMES_OF_POOL
     }
 
+    /// Returns the PLMNs that are equivalent to a served one: the other ones, up to the 15 that the
+    /// lists for UEs and RAN nodes have (TS 24.501 9.11.3.45, TS 24.301 9.9.2.8, TS 38.413
+    /// 9.3.1.85, TS 36.413 9.2.1.22).
+    pub fn equivalent_plmns(&self, serving: Plmn) -> impl Iterator<Item = Plmn> {
+        self.plmns.iter().copied().filter(move |plmn| *plmn != serving).take(15)
+    }
+
     /// Returns the data network of emergency services in a dialect; `None` if it has none. A
     /// separate SMF serves subscribed data networks alone.
     pub fn emergency(&self, dialect: Dialect) -> Option<&Dnn> {

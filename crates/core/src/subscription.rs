@@ -345,7 +345,7 @@ pub struct DnnSubscription {
     pub types: Vec<PduSessionType>,
     /// Session-AMBR, over all non-GBR QoS flows of the session.
     pub ambr: Ambr,
-    /// 5QI of the default QoS flow (TS 23.501 5.7.4). Non-GBR only.
+    /// 5QI of the default QoS flow (TS 23.501 5.7.4), not one of [`is_gbr`].
     pub five_qi: u8,
     /// ARP priority level of the default QoS flow, 1 (highest) to 15.
     pub arp_priority: u8,
@@ -361,6 +361,14 @@ pub struct DnnSubscription {
     /// Networks behind the UE (TS 23.501 5.6.14), at most [`FRAMED_ROUTES`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub framed_routes: Vec<Network>,
+}
+
+/// Returns true for a standardised 5QI or QCI of a GBR flow, also a delay-critical one (TS 23.501
+/// table 5.7.4-1, TS 23.203 table 6.1.7-A). A default flow is non-GBR (TS 23.501 5.7.2.7, TS 23.401
+/// 4.7.2.1): its messages have no guaranteed bit rates, without which a RAN node refuses a GBR flow
+/// (TS 38.413 9.3.1.12, TS 36.413 9.2.1.15).
+pub fn is_gbr(five_qi: u8) -> bool {
+    matches!(five_qi, 1..=4 | 65..=67 | 71..=76 | 82..=90)
 }
 
 impl DnnSubscription {

@@ -320,7 +320,8 @@ fn unprocessable(error: &RecordProblem) -> Problem {
         RecordProblem::Ipv4(_) => "/ipv4".into(),
         RecordProblem::LongIpv6Prefix(_) | RecordProblem::FramedRoutes(_) => "/subscription".into(),
         RecordProblem::NoOpc | RecordProblem::OpcAndOp => "/opc".into(),
-        RecordProblem::NoSlice | RecordProblem::NoSessionType(_) | RecordProblem::Qos(_) => "/subscription".into(),
+        RecordProblem::NoSlice | RecordProblem::NoSessionType(_) => "/subscription".into(),
+        RecordProblem::Qos(_) | RecordProblem::Gbr(..) => "/subscription".into(),
         _ => String::new(),
     };
     Problem::unprocessable("the subscriber is not valid", vec![FieldError { pointer, detail: error.to_string() }])

@@ -10,6 +10,7 @@ use super::terms::SessionTerms;
 use super::{esm, messages, n4, options, release, user_plane};
 use crate::Env;
 use crate::config::{CoreConfig, DnnConfig, UpfConfig};
+use crate::subscription::is_gbr;
 use vireo_types::{Dialect, Dnn, Ltmsi, PduSessionType, SessionAddress};
 use vireo_wire::nas::{GsmCause, Nas5gsmMessage, NasPduSessionEstablishmentRequest, NasSscMode, SscModeValue};
 
@@ -31,6 +32,9 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
     let pti = requested.pti;
     let refuse = |cause| messages::reject(request.dialect, request.psi, pti, cause);
     let dnn = data_network(env.config, request).map_err(refuse)?;
+    if is_gbr(request.subscription.five_qi) {
+        return Err(refuse(GsmCause::RequestRejectedUnspecified));
+    }
     let (kind, cause) = session_type(requested.kind, &request.subscription.types, &dnn.types).map_err(refuse)?;
     let is_single = requested.kind == Some(PduSessionType::Ipv4v6) && kind != PduSessionType::Ipv4v6;
     let cause = match cause.map(GsmCause::as_u8) {

@@ -13,7 +13,7 @@ use super::interface::Output;
 use super::n4;
 use super::terms::SessionTerms;
 use crate::Env;
-use crate::subscription::DnnSubscription;
+use crate::subscription::{DnnSubscription, is_gbr};
 use vireo_wire::nas::GsmCause;
 
 /// Cause of a change that the RAN node has refused.
@@ -33,7 +33,10 @@ impl SessionTerms {
 /// keeps those of its accept.
 pub(super) fn change(sm: &mut SmContext, subscribed: &DnnSubscription, env: &Env<'_>) {
     let DnnSubscription { ambr, five_qi, arp_priority, .. } = *subscribed;
-    let (former, qos) = (sm.terms.qos(), QosTerms { ambr, five_qi, arp_priority });
+    let former = sm.terms.qos();
+    // A default flow stays non-GBR.
+    let five_qi = if is_gbr(five_qi) { former.five_qi } else { five_qi };
+    let qos = QosTerms { ambr, five_qi, arp_priority };
     if sm.stage != Stage::Established || former == qos {
         return;
     }

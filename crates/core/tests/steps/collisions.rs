@@ -444,3 +444,37 @@ fn lost_connection_ends_authentication() {
         assert!(lab.notes.contains(&Note::Failed(Kind::Authentication, 0)));
     }
 }
+
+/// A deregistration from non-3GPP access is answered, and that by 3GPP access stays (TS 24.501
+/// 5.5.2.2.3).
+#[test]
+fn deregistration_of_other_access_changes_nothing() {
+    for switch_off in [0, 8] {
+        let mut lab = connected();
+        lab.reachable = false;
+        let mut request = deregistration(tmsi(&lab));
+        request[3] = 0x02 | switch_off;
+        send(&mut lab, CIPHERED, &request);
+        let context = lab.context().expect("a context");
+        assert!(context.is_registered() && context.connection.is_some() && context.sessions.len() == 1);
+        assert_eq!(sent(&lab, 0x46), usize::from(switch_off == 0), "DEREGISTRATION ACCEPT");
+    }
+}
+
+/// TS 24.501 5.6.1.5, 7.4.
+#[test]
+fn service_request_of_unregistered_ue_is_answered() {
+    for registers in [false, true] {
+        let mut lab = connected();
+        lab.reachable = false;
+        let tmsi = tmsi(&lab);
+        if registers {
+            send(&mut lab, CIPHERED, &registration(INITIAL, tmsi));
+        }
+        lab.change(|ue| ue.registration = vireo_core::amf::context::Registration::Deregistered);
+        send(&mut lab, CIPHERED, &service_request(tmsi));
+        let answers = (sent(&lab, 0x4d), sent(&lab, 0x64));
+        assert_eq!(answers, (usize::from(!registers), usize::from(registers)), "{:?}", lab.notes);
+        assert_eq!(lab.context().is_some_and(|ue| ue.procedure.is_some()), registers);
+    }
+}

@@ -7,7 +7,7 @@ use vireo_core::amf::engine::Event;
 use vireo_core::config::{DnnConfig, SliceConfig};
 use vireo_core::step::{Kind, Note};
 use vireo_emulator::ue::{self, Cause, Event as UeEvent};
-use vireo_types::{Duration, PduSessionType, Snssai};
+use vireo_types::{Duration, Instant, PduSessionType, Snssai};
 use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, NasRegistrationAccept};
 
 const DNN: &str = "sos";
@@ -97,6 +97,44 @@ fn emergency_registration_gets_no_mico_mode() {
         assert_eq!(accept(&lab).mico_indication.is_some(), is_granted, "{registration:?}");
         assert_eq!(lab.events.contains(&UeEvent::PowerSavingRefused), !is_granted, "{registration:?}");
     }
+}
+
+fn save_power(lab: &mut Lab) {
+    let limit = Duration::from_secs(3600);
+    let mode = vireo_core::config::PowerSavingMode { active_time: limit, periodic_update: limit };
+    lab.config.paging.power_saving.mode = Some(mode);
+    lab.config.paging.power_saving.extended_drx = Some(Instant(0));
+}
+
+/// MICO mode and extended DRX end with an emergency session, and an update restores neither (TS
+/// 24.501 5.3.6, 5.3.16).
+#[test]
+fn emergency_session_ends_power_saving() {
+    let mut lab = serving();
+    save_power(&mut lab);
+    let update = |lab: &Lab, kind: u8| {
+        let tmsi = lab.context().and_then(|ue| ue.identity.tmsi).expect("a 5G-TMSI");
+        let guti = [&[0, 11, 0xf2, 0x99, 0xf9, 0x07, 2, 0, 0x40][..], &tmsi.0.to_be_bytes()].concat();
+        // Requested extended DRX parameters of 81.92 s, MICO indication, T3324 of 10 s.
+        let saving = [0xb0, 0x6e, 1, 0x35, 0x6a, 1, 0x05];
+        let plain = [&[0x7e, 0, 0x41, kind][..], &guti, &[0x2e, 2, 0xf0, 0x70], &saving].concat();
+        protected(&lab.context().and_then(|ue| ue.security).expect("keys"), CIPHERED, &plain)
+    };
+    let granted = |lab: &Lab| {
+        let accept = accept(lab);
+        (accept.mico_indication.is_some(), accept.negotiated_extended_drx_parameters.is_some())
+    };
+    lab.register();
+    let request = update(&lab, 0x0a);
+    lab.inject(&request);
+    assert_eq!(granted(&lab), (true, true));
+    request_emergency(&mut lab, 2);
+    let context = lab.context().expect("a context");
+    assert!(context.reachability.paging.power_saving.is_none());
+    // A periodic update, which repeats no request that waits for its complete message.
+    let request = update(&lab, 0x0b);
+    lab.inject(&request);
+    assert_eq!(granted(&lab), (false, false), "{:?}", lab.notes);
 }
 
 /// The mobile reachable timer is T3512, and no other timer follows (TS 24.501 5.3.7).

@@ -513,3 +513,29 @@ fn reused_ran_ue_id_ends_older_connection() {
     assert!(lab.context().is_some_and(|c| c.handover.is_none() && c.connection.is_some()));
     assert_eq!(outcomes(&lab), (0, 1));
 }
+
+/// A host may execute a recalled input again (docs/internals/cluster.md, migration), and a gNB may
+/// repeat its message: the target applies no status twice.
+#[test]
+fn repeated_status_transfer_is_relayed_once() {
+    let mut lab = connected(&[1]);
+    lab.arrives = false;
+    lab.n2(2);
+    let is_status = |pdu: &&Vec<u8>| {
+        NGAP_PDU::decode_borrowed(pdu).is_ok_and(|pdu| pdu.kind() == NgapPduKind::Initiating_UplinkRANStatusTransfer)
+    };
+    let status = lab.received.iter().find(is_status).cloned().expect("a status transfer");
+    let relayed = |lab: &Lab| {
+        kinds(lab).into_iter().filter(|kind| *kind == NgapPduKind::Initiating_DownlinkRANStatusTransfer).count()
+    };
+    assert_eq!(relayed(&lab), 1);
+    lab.take_from_gnb(0, &status);
+    assert_eq!(relayed(&lab), 1);
+    assert!(lab.notes.contains(&Note::fault("handover-out-of-place")));
+    lab.arrive();
+    is_at(&lab, 1, &[1]);
+    // The status of the next handover is another one.
+    lab.arrives = true;
+    lab.n2(1);
+    assert_eq!((relayed(&lab), outcomes(&lab)), (2, (2, 0)));
+}

@@ -2,10 +2,12 @@
 //! assistance for RRC_INACTIVE.
 
 use crate::lab::Lab;
+use crate::lab::nas::downlink;
 use std::num::NonZeroU16;
 use vireo_core::amf::engine::Event;
 use vireo_emulator::ue::Service;
 use vireo_types::{Dialect, Plmn};
+use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage};
 use vireo_wire::ngap::*;
 
 fn home() -> Plmn {
@@ -46,6 +48,34 @@ fn assert_assists(lab: &Lab, pdu: &NGAPPDU<'_>) {
     let areas = assistance.tai_list_for_inactive.0;
     assert_eq!(areas.iter().map(|item| item.tai.tac.0[2]).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(assistance.mico_mode_indication, None);
+}
+
+/// REGISTRATION ACCEPT has the PLMNs that the Mobility Restriction List of the gNB has (TS 24.501
+/// 5.5.1.2.4, 5.5.1.3.4).
+#[test]
+fn ue_learns_equivalent_plmns() {
+    for others in [&[][..], &["00101", "26280"]] {
+        let mut lab = Lab::new();
+        lab.config.plmns.extend(others.iter().map(|plmn| plmn.parse::<vireo_types::Plmn>().expect("digits")));
+        lab.register();
+        let keys = lab.context().and_then(|ue| ue.security).expect("keys");
+        let accepted = lab.sent.iter().find_map(|pdu| match Nas5gsMessage::decode(&downlink(&keys, pdu)?) {
+            Ok(Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationAccept(accept))) => Some(accept),
+            _ => None,
+        });
+        let list = accepted.expect("an accept").equivalent_plmns;
+        let golden = Nas5gsMessage::decode(&crate::golden::nr("RegistrationAccept-equivalent-plmns"));
+        let Ok(Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationAccept(golden))) = golden else {
+            panic!("{golden:?}")
+        };
+        assert_eq!(list, golden.equivalent_plmns.filter(|_| !others.is_empty()));
+        let sets_up = |pdu: &NGAPPDU<'_>| pdu.kind() == NgapPduKind::Initiating_InitialContextSetup;
+        let pdus = lab.sent.iter().map(|pdu| NGAP_PDU::decode_borrowed(pdu).expect("a PDU"));
+        let setup = pdus.into_iter().find(sets_up).expect("a set-up");
+        let of_node = setup.ie::<ie::MobilityRestrictionList>().and_then(|list| list.expect("a list").equivalent_plmns);
+        let of_node: Option<Vec<u8>> = of_node.map(|plmns| plmns.0.iter().flat_map(|plmn| plmn.0).collect());
+        assert_eq!(of_node, list.map(|list| list.value.to_vec()));
+    }
 }
 
 #[test]

@@ -60,6 +60,47 @@ fn failed_context_setup_releases_ue() {
     assert!(lab.context().is_some_and(|context| context.is_registered() && !context.sessions[0].is_up()));
 }
 
+/// 8.3.1.2. A session that the gNB does not set up stays idle, and the next request sets it up.
+#[test]
+fn partly_failed_context_setup_serves_rest() {
+    let mut lab = connected();
+    lab.session(2);
+    lab.idle();
+    lab.slow = Some(NgapPduKind::Successful_InitialContextSetup);
+    lab.ue_does(|ue, _, out| ue.service_request(Service::Data, out).expect("a request"));
+    let (_, response) = lab.late.remove(0);
+    lab.slow = None;
+    let response = NGAP_PDU::decode_borrowed(&response).expect("a PDU");
+    let list = response.ie::<ie::PDUSessionResourceSetupListCxtRes>().expect("an IE").expect("a list");
+    let (second, first): (Vec<_>, Vec<_>) = list.0.into_iter().partition(|item| item.pdu_session_id.0 == 2);
+    let cause = Cause::radioNetwork(CauseRadioNetwork::radio_resources_not_available);
+    let failure = encode_open_type(&PDUSessionResourceSetupUnsuccessfulTransfer::new(cause, None, None));
+    let failure = failure.expect("it encodes").to_vec();
+    let item = PDUSessionResourceFailedToSetupItemCxtRes::new(PDUSessionID(1), failure.into(), None);
+    let Connection { amf_id, ran_id, .. } = connection(&lab);
+    let partly = build_ngap!(
+        SuccessfulOutcome,
+        InitialContextSetup,
+        InitialContextSetupResponse,
+        AMF_UE_NGAP_ID(amf_id.get()),
+        RAN_UE_NGAP_ID(ran_id.0),
+        PDUSessionResourceSetupListCxtRes(PDUSessionResourceSetupListCxtRes(second)),
+        PDUSessionResourceFailedToSetupListCxtRes(PDUSessionResourceFailedToSetupListCxtRes(vec![item])),
+    );
+    let partly = partly.and_then(|pdu| pdu.encode()).expect("it encodes");
+    lab.take_from_gnb(0, &partly);
+    lab.settle();
+    let up = |lab: &Lab| {
+        let context = lab.context().expect("a context");
+        context.sessions.iter().map(|session| (session.psi, session.is_up())).collect::<Vec<_>>()
+    };
+    assert_eq!((first.len(), up(&lab)), (1, vec![(1, false), (2, true)]));
+    assert_eq!(count(&lab, |note| matches!(note, Note::Succeeded(Kind::ServiceRequest, _))), 1);
+    lab.idle();
+    lab.ue_does(|ue, _, out| ue.service_request(Service::Data, out).expect("a request"));
+    assert_eq!(up(&lab), [(1, true), (2, true)]);
+}
+
 /// 8.3.1, 8.3.3: the gNB answers neither the set-up nor the release.
 #[test]
 fn silent_gnb_is_reset() {

@@ -31,11 +31,23 @@ fn emergency_registration_is_rejected_by_cause() {
         lab.inject(&request(0x74, identity));
         assert!(is_rejected(&lab, cause), "{cause}: {:?}", lab.notes);
     }
-    // SNPN onboarding, which is not served.
+}
+
+/// SNPN onboarding and disaster roaming: #111 leaves the SIM valid. An unused type is an initial
+/// registration (TS 24.501 9.11.3.7).
+#[test]
+fn unserved_registration_type_leaves_sim_valid() {
+    for kind in [0x75, 0x76, 0x77] {
+        let mut lab = Lab::new();
+        lab.reachable = false;
+        lab.inject(&request(kind, &SUCI));
+        assert!(is_rejected(&lab, 111), "{kind:#x}: {:?}", lab.notes);
+    }
     let mut lab = Lab::new();
     lab.reachable = false;
-    lab.inject(&request(0x75, &SUCI));
-    assert!(is_rejected(&lab, 7), "{:?}", lab.notes);
+    lab.inject(&request(0x70, &SUCI));
+    let is_challenge = |pdu: &Vec<u8>| pdu.windows(3).any(|octets| octets == [0x7e, 0, 0x56]);
+    assert!(lab.sent.iter().any(is_challenge), "{:?}", lab.notes);
 }
 
 /// TS 24.501 5.4.1.3.7 e, f: the third failure of a run ends it.

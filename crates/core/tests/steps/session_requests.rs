@@ -223,3 +223,36 @@ fn containers_are_counted_and_ciot_data_returned() {
         assert_eq!(answers, expected, "{kind:?}");
     }
 }
+
+/// A transfer of a session from another access (TS 24.501 5.4.5.2.5, 5.4.5.3.1 h): there is none.
+#[test]
+fn request_for_existing_session_is_returned() {
+    let with_type = |kind: u8, psi| {
+        let mut plain = request(psi, 9);
+        *plain.last_mut().expect("a request type") = 0x80 | kind;
+        plain
+    };
+    for kind in [2, 4] {
+        let mut lab = Lab::new();
+        lab.register();
+        send(&mut lab, &with_type(kind, 5));
+        let security = lab.context().and_then(|ue| ue.security).expect("keys");
+        let returned = lab.sent.iter().rev().find_map(|pdu| match Nas5gsMessage::decode(&downlink(&security, pdu)?) {
+            Ok(Nas5gsMessage::Gmm(_, Nas5gmmMessage::DlNasTransport(message))) => Some(message),
+            _ => None,
+        });
+        let returned = returned.expect("DL NAS TRANSPORT");
+        assert_eq!(returned.fgmm_cause.map(|ie| ie.value), Some(90));
+        assert_eq!(lab.context().expect("a context").sessions.len(), 0);
+        // One that the UE has by this access stays.
+        lab.reachable = true;
+        lab.forget_ue();
+        lab.idle();
+    }
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(5);
+    let before = lab.context().expect("a context").sessions.remove(0).pfcp.cp_seid;
+    send(&mut lab, &with_type(2, 5));
+    assert_eq!(lab.context().expect("a context").sessions.remove(0).pfcp.cp_seid, before);
+}

@@ -76,6 +76,9 @@ pub enum RecordProblem {
     NoSessionType(Dnn),
     #[error("data network {0}: five_qi is 1 to 255, arp_priority 1 to 15")]
     Qos(Dnn),
+    /// A default QoS flow has no guaranteed bit rate (TS 23.501 5.7.2.7).
+    #[error("data network {0}: five_qi {1} is that of a GBR flow; set a non-GBR one, for example 5 to 9")]
+    Gbr(Dnn, u8),
     /// A CSV line has another number of fields than the header.
     #[error("{found} fields where the header has {expected}")]
     Fields { found: u64, expected: u64 },

@@ -12,7 +12,7 @@
 //! | `dnn` | data networks with `;` between, the default one first | `internet` |
 //! | `types` | session types, `;` between, default first: `ipv4`, `ipv6`, `ipv4v6` | all three |
 //! | `uplink_bps`, `downlink_bps` | bit rates of the UE and of each session | 1000000000 |
-//! | `five_qi`, `arp_priority` | of the default QoS flow: 1 to 255, 1 to 15 | `9`, `8` |
+//! | `five_qi`, `arp_priority` | of the default QoS flow: non-GBR, 5 to 255; 1 to 15 | `9`, `8` |
 //! | `ipv4`, `ipv6_prefix` | static address and prefix of 64 bits in the first data network | none |
 //! | `framed_routes` | networks behind the UE in the first data network, `;` between | none |
 //! | `msisdn` | GPSI: 5 to 15 digits, with country code | none |
@@ -35,7 +35,7 @@ use crate::record::{Key, Subscriber};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use vireo_core::subscription::FRAMED_ROUTES;
+use vireo_core::subscription::{FRAMED_ROUTES, is_gbr};
 use vireo_types::{Network, PduSessionType, Supi};
 
 pub use csv::{CSV_COLUMNS, read_csv, write_csv};
@@ -164,6 +164,9 @@ pub fn check(record: Subscriber) -> Result<Subscriber, RecordProblem> {
             }
             if !(1..=15).contains(&dnn.arp_priority) || dnn.five_qi == 0 {
                 return Err(RecordProblem::Qos(dnn.dnn.clone()));
+            }
+            if is_gbr(dnn.five_qi) {
+                return Err(RecordProblem::Gbr(dnn.dnn.clone(), dnn.five_qi));
             }
             if dnn.static_ipv6_prefix.is_some_and(|prefix| prefix.to_bits() as u64 != 0) {
                 return Err(RecordProblem::LongIpv6Prefix(dnn.dnn.clone()));

@@ -118,6 +118,8 @@ fn bad_static_terms_are_refused() {
         ("ipv6_prefix", "2001:db8::/48", "ipv6_prefix: \"2001:db8::/48\" is no IPv6 prefix of 64 bits"),
         ("framed_routes", "192.168.7.1/24", "has bits behind its prefix"),
         ("framed_routes", "0.0.0.0/0", "at most 8 framed_routes are allowed"),
+        ("five_qi", "65", "data network internet: five_qi 65 is that of a GBR flow"),
+        ("five_qi", "82", "data network internet: five_qi 82 is that of a GBR flow"),
         ("up_integrity", "maybe", "up_integrity: \"maybe\" is out of range"),
     ] {
         let text = format!("imsi,k,opc,{columns}\n999700000000001,{K},{OPC},{values}\n");

@@ -144,6 +144,9 @@ fn check_areas(list: Option<&NasFGsTrackingAreaIdentityList>) {
     assert_eq!(tais, [(plmn(), 1), (plmn(), 7)]);
 }
 
+/// 001/01 and 262/80 (TS 24.501 9.11.3.45).
+const EQUIVALENT: [u8; 6] = [0x00, 0xf1, 0x10, 0x62, 0xf2, 0x08];
+
 fn answers() -> Vec<Case> {
     vec![
         nas_case!(
@@ -174,6 +177,24 @@ fn answers() -> Vec<Case> {
                 assert_eq!((rejected.len(), rejected[0].0), (1, RejectedNssaiCause::NotAvailableInPlmnOrSnpn));
                 assert_eq!((rejected[0].1.sst, rejected[0].1.sd), (2, None));
                 assert_eq!(accept.t3512_value.as_ref().and_then(|t| t.to_seconds()), Some(9 * 3600));
+            }
+        ),
+        nas_case!(
+            "RegistrationAccept-equivalent-plmns",
+            Gmm::RegistrationAccept,
+            {
+                let result = NasFGsRegistrationResult::from_result(RegistrationResult::ThreeGppAccess);
+                Nas5gsMessage::new_5gmm(
+                    NasRegistrationAccept::new(result)
+                        .with_fg_guti(NasFGsMobileIdentity::from_guti(guti()))
+                        .with_equivalent_plmns(NasPlmnList::new(EQUIVALENT.to_vec()))
+                        .with_tai_list(areas())
+                        .with_allowed_nssai(nssai()),
+                )
+            },
+            |accept| {
+                assert_eq!(accept.equivalent_plmns.as_ref().map(|list| list.value.to_vec()), Some(EQUIVALENT.to_vec()));
+                check_areas(accept.tai_list.as_ref());
             }
         ),
         nas_case!(

@@ -322,6 +322,11 @@ impl UeContext {
         Some(&subscription.areas)
     }
 
+    /// Returns true if the UE has an emergency PDU session or PDN connection.
+    pub fn has_emergency_session(&self, config: &CoreConfig) -> bool {
+        self.sessions.iter().any(|session| session.is_live() && config.is_emergency(&session.terms.dnn))
+    }
+
     /// Returns true if the UE may not use NR as secondary RAT, by subscription or configuration.
     pub fn restricts_dcnr(&self, config: &CoreConfig) -> bool {
         config.eps.restricts_dcnr || self.subscription.as_ref().is_some_and(|s| s.restricts_dcnr)

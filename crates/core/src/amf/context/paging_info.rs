@@ -4,6 +4,7 @@ use super::{Ciot, Reachability, Registration, UeContext};
 use crate::config::CoreConfig;
 use crate::octets;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use vireo_types::{Dialect, Duration, Instant, Tmsi, limits};
 
 /// How an idle UE is paged, and when it listens.
@@ -265,41 +266,66 @@ impl UeContext {
     }
 }
 
-impl Reachability {
+impl UeContext {
+    /// Returns how an idle UE is paged: with the parameters that it and its RAN node have sent. A UE
+    /// with an emergency session does not use extended DRX (TS 24.301 5.3.12, TS 24.501 5.3.16).
+    pub(crate) fn reachability_for_page(&self, config: &CoreConfig) -> Cow<'_, Reachability> {
+        if self.reachability.paging.extended_drx.is_none() || !self.has_emergency_session(config) {
+            return Cow::Borrowed(&self.reachability);
+        }
+        let mut reachability = self.reachability.clone();
+        reachability.paging.extended_drx = None;
+        Cow::Owned(reachability)
+    }
+
     /// Starts the timer of a registered UE that becomes idle: the active timer in power saving
     /// mode, else the mobile reachable timer (TS 24.501 5.3.7; TS 24.301 5.3.5, 5.3.11). The latter
-    /// is T3512 if the UE is registered for emergency services.
-    pub(crate) fn begin_idle(&mut self, registration: Registration, config: &CoreConfig, now: Instant) {
-        self.unreachable = false;
-        match self.paging.power_saving {
-            Some(PowerSaving { active_s: 0, .. }) => self.begin_sleep(config, now),
-            Some(PowerSaving { active_s, .. }) => self.expires = Some(now + Duration::from_secs(active_s.into())),
+    /// is T3512 if the UE is registered for emergency services. A UE with an emergency session
+    /// stays reachable.
+    pub(crate) fn begin_idle(&mut self, config: &CoreConfig, now: Instant) {
+        let saving = self.power_saving_now(config);
+        let reachability = &mut self.reachability;
+        reachability.unreachable = false;
+        match saving {
+            Some(PowerSaving { active_s: 0, .. }) => reachability.begin_sleep(config, now),
+            Some(PowerSaving { active_s, .. }) => {
+                reachability.expires = Some(now + Duration::from_secs(active_s.into()));
+            }
             None => {
                 let timers = config.timers;
-                let is_emergency = registration == Registration::Emergency;
+                let is_emergency = self.registration == Registration::Emergency;
                 let grace = if is_emergency { Duration::default() } else { timers.implicit_deregistration };
-                self.expires = (timers.t3512.as_micros() > 0).then(|| now + timers.t3512 + grace);
+                let periodic = reachability.periodic(config);
+                reachability.expires = (periodic.as_micros() > 0).then(|| now + periodic + grace);
             }
         }
     }
 
     /// Handles the expiry of the timer of a registered UE. Returns false if the UE is to be
     /// deregistered.
-    pub(crate) fn on_expiry(&mut self, registration: Registration, config: &CoreConfig, now: Instant) -> bool {
-        if self.unreachable || registration == Registration::Emergency {
+    pub(crate) fn on_reachability_expiry(&mut self, config: &CoreConfig, now: Instant) -> bool {
+        if self.reachability.unreachable || self.registration == Registration::Emergency {
             return false;
         }
-        if self.paging.power_saving.is_some() {
-            self.begin_sleep(config, now);
+        if self.power_saving_now(config).is_some() {
+            self.reachability.begin_sleep(config, now);
         } else {
             // Mobile reachable timer: paging ends, and the implicit deregistration timer starts (TS
             // 24.501 5.3.7).
-            self.unreachable = true;
-            self.expires = Some(now + config.timers.implicit_deregistration);
+            self.reachability.unreachable = true;
+            self.reachability.expires = Some(now + config.timers.implicit_deregistration);
         }
         true
     }
 
+    /// Returns the power saving of a UE that becomes idle; `None` while it has an emergency session
+    /// (TS 24.301 5.3.11).
+    fn power_saving_now(&self, config: &CoreConfig) -> Option<PowerSaving> {
+        self.reachability.paging.power_saving.filter(|_| !self.has_emergency_session(config))
+    }
+}
+
+impl Reachability {
     /// Returns true if the UE is in power saving mode: it is reachable again after its next
     /// request.
     pub fn sleeps(&self) -> bool {
@@ -310,14 +336,17 @@ impl Reachability {
     /// timer has the same effect as the active timer, and is followed by the implicit
     /// deregistration timer: both are one time here.
     fn begin_sleep(&mut self, config: &CoreConfig, now: Instant) {
-        let timers = config.timers;
-        let saving = self.paging.power_saving;
-        let periodic = saving.and_then(|saving| saving.periodic_s).map(|s| Duration::from_secs(s.into()));
-        let active = saving.map_or(0, |saving| saving.active_s.into());
-        let periodic = periodic.unwrap_or(timers.t3512);
+        let active = self.paging.power_saving.map_or(0, |saving| saving.active_s.into());
+        let periodic = self.periodic(config);
         let rest = Duration(periodic.as_micros().saturating_sub(Duration::from_secs(active).as_micros()));
-        let grace = timers.implicit_deregistration;
+        let grace = config.timers.implicit_deregistration;
         self.unreachable = true;
         self.expires = (periodic.as_micros() > 0).then(|| now + rest + grace + grace);
+    }
+
+    /// Returns the period of the UE's updates: T3412 extended value, or T3512.
+    fn periodic(&self, config: &CoreConfig) -> Duration {
+        let extended = self.paging.power_saving.and_then(|saving| saving.periodic_s);
+        extended.map_or(config.timers.t3512, |seconds| Duration::from_secs(seconds.into()))
     }
 }

@@ -76,7 +76,7 @@ impl UeContext {
         (self.reachability.unreachable, self.reachability.last_node) = (false, None);
         // Mobile reachable timer (TS 24.501 5.3.7), started at the restart: the end of the UE's
         // last connection is unknown.
-        self.reachability.begin_idle(self.registration, config, now);
+        self.begin_idle(config, now);
         self.sessions.retain(|session| is_there(session) && config.upfs.iter().any(|upf| upf.n4 == session.pfcp.upf));
         self.sessions.iter_mut().for_each(rest);
         true

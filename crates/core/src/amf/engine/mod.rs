@@ -774,7 +774,7 @@ fn deadline(ctx: &mut StepContext<'_, '_>) {
         let config = ctx.env.config;
         if !ctx.ue.is_registered() {
             ctx.ue.security = None;
-        } else if !ctx.ue.reachability.on_expiry(ctx.ue.registration, config, now) {
+        } else if !ctx.ue.on_reachability_expiry(config, now) {
             ctx.ue.procedure = None;
             // Implicit deregistration timer.
             deregistration::by_network(ctx, false, Some(GmmCause::ImplicitlyDeregistered.as_u8()));

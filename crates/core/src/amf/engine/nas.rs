@@ -109,12 +109,22 @@ fn begin(ctx: &mut StepContext<'_, '_>, received: ReceivedNas) {
             None => service_request::reject(ctx, GmmCause::UeIdentityCannotBeDerivedByTheNetwork),
         },
         Nas5gmmMessage::DeregistrationRequestUeOriginating(request) => {
+            let kind = request.de_registration_type;
+            if is_of_other_access(&kind) {
+                return deregistration::from_other_services(ctx, kind.switch_off());
+            }
             // An unknown UE counts as deregistered: it gets an answer, and nothing else changes.
-            deregistration::by_ue(ctx, request.de_registration_type.switch_off());
+            deregistration::by_ue(ctx, kind.switch_off());
         }
         // TS 24.501 4.4.4.3 has no other initial message; 7.4 requires no state for it.
         _ => ctx.note(Note::fault("nas-initial-unexpected")),
     }
+}
+
+/// Returns true if a deregistration concerns non-3GPP access alone (9.11.3.20), by which no UE is
+/// registered.
+fn is_of_other_access(kind: &NasDeRegistrationType) -> bool {
+    kind.deregistration_access_type() == Some(DeregistrationAccessType::Non3GppAccess)
 }
 
 /// Handles a NAS message on an existing connection.
@@ -130,13 +140,17 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
             ctx.note(Note::fault("nas-during-deregistration"));
         }
         Nas5gmmMessage::RegistrationRequest(request) => registration(ctx, &request, received.verified),
-        Nas5gmmMessage::ServiceRequest(request) => {
-            if let (Some(count), true) = (received.verified, ctx.ue.is_registered()) {
-                serve(ctx, &request, count);
-            }
-        }
+        Nas5gmmMessage::ServiceRequest(request) => match received.verified {
+            Some(count) if ctx.ue.is_registered() => serve(ctx, &request, count),
+            // 5.6.1.5; a registration in progress continues.
+            _ if ctx.ue.procedure.is_none() => service_request::reject(ctx, GmmCause::ImplicitlyDeregistered),
+            _ => ctx.send_status_98(),
+        },
         Nas5gmmMessage::DeregistrationRequestUeOriginating(request) => {
             let switch_off = request.de_registration_type.switch_off();
+            if is_of_other_access(&request.de_registration_type) {
+                return deregistration::from_other_services(ctx, switch_off);
+            }
             if received.verified.is_none() && ctx.ue.procedure.is_some() {
                 return deregistration::unproved(ctx, switch_off);
             }

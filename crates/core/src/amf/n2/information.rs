@@ -56,27 +56,26 @@ pub struct InactiveAssistance {
 impl UeInformation {
     /// Returns the information about a UE at a node of this dialect and PLMN.
     pub fn from_context(ue: &UeContext, config: &CoreConfig, (dialect, serving): (Dialect, Plmn)) -> Self {
-        let others = config.plmns.iter().copied().filter(|plmn| *plmn != serving);
         let mut areas = ue.areas().cloned().unwrap_or_default();
         if dialect == Dialect::Eps {
             areas = areas.in_eps();
         }
         let restrictions = MobilityRestrictions {
             serving,
-            // TS 38.413 9.3.1.85, TS 36.413 9.2.1.22: maxnoofEPLMNs.
-            equivalent: others.take(15).collect(),
+            equivalent: config.equivalent_plmns(serving).collect(),
             is_other_core_forbidden: ue.subscription.as_ref().is_some_and(|s| s.only == Some(dialect)),
             is_nr_restricted: dialect == Dialect::Eps && ue.restricts_dcnr(config),
             areas,
         };
-        let area = &ue.reachability.area;
+        let reachability = ue.reachability_for_page(config);
+        let area = &reachability.area;
         let is_permitted = dialect == Dialect::Nr && !config.ran.forbids_rrc_inactive && !area.is_empty();
         let inactive = ue.identity.tmsi.filter(|_| is_permitted).map(|tmsi| InactiveAssistance {
             tmsi,
-            drx: ue.reachability.paging.drx_in(Dialect::Nr),
-            extended_drx: ue.reachability.paging.extended_drx,
+            drx: reachability.paging.drx_in(Dialect::Nr),
+            extended_drx: reachability.paging.extended_drx,
             t3512: t3512(config.timers.t3512.as_secs()),
-            mico: ue.reachability.paging.power_saving.is_some(),
+            mico: reachability.paging.power_saving.is_some(),
             area: area.iter().copied().take(limits::TAIS_PER_LIST).collect(),
         });
         let restrictions = Some(restrictions).filter(|list| *list != MobilityRestrictions::none(serving));

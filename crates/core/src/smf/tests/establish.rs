@@ -129,12 +129,14 @@ fn session_type_is_asked_subscribed_and_served() {
 #[test]
 fn unavailable_session_is_rejected_with_cause() {
     type Change = fn(&mut Bench);
-    let cases: [(&str, Change, &str); 12] = [
+    let cases: [(&str, Change, &str); 14] = [
         (REQUEST, |b| b.dnn = "nowhere", "reject/1#27"),
         (REQUEST, |b| b.dnn = "elsewhere", "reject/1#70"),
         (REQUEST, |b| b.config.upfs.clear(), "reject/1#26"),
         (REQUEST, |b| b.config.upfs[0].dnns = vec!["ims".parse().expect("a DNN")], "reject/1#26"),
         (REQUEST, |b| b.ids.used_up = true, "reject/1#26"),
+        (REQUEST, |b| b.subscription.five_qi = 1, "reject/1#31"),
+        (REQUEST, |b| b.subscription.five_qi = 82, "reject/1#31"),
         ("2e0501c1ffff91a2", |_| (), "reject/1#68"),
         ("2e0500c1ffff91", |_| (), "status/0#81"),
         ("2e0601c1ffff91", |_| (), "status/1#43"),

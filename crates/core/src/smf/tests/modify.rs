@@ -74,6 +74,16 @@ fn equal_terms_change_nothing() {
     assert_eq!(change(&mut bench, &DnnSubscription::default()), (String::new(), String::new()));
 }
 
+/// A default flow is non-GBR (TS 23.501 5.7.2.7): the session keeps its 5QI.
+#[test]
+fn change_to_gbr_flow_keeps_5qi() {
+    let mut bench = Bench::active();
+    let to = DnnSubscription { five_qi: 1, ..DnnSubscription::default() };
+    assert_eq!(change(&mut bench, &to), (String::new(), String::new()));
+    change(&mut bench, &subscribed(5, 82));
+    assert_eq!((bench.sm().terms.five_qi, bench.sm().terms.ambr.uplink_bps), (9, 5_000_000));
+}
+
 #[test]
 fn class_alone_needs_no_upf() {
     let mut bench = Bench::active();

@@ -5,6 +5,7 @@ use super::network::Network;
 use vireo_core::config::DnnConfig;
 use vireo_core::step::Effect;
 use vireo_core::subscription::AuthenticationError;
+use vireo_types::Duration;
 use vireo_wire::nas_eps::*;
 use vireo_wire::s1ap::{PriorityLevel, S1AP_PDU, S1apPduKind, ie};
 
@@ -145,4 +146,49 @@ fn unconfigured_emergency_is_not_offered() {
         _ => None,
     });
     assert_eq!(support.map(|ie| ie.value.to_vec()), Some(vec![0]));
+}
+
+/// Neither power saving mode nor extended DRX (TS 24.301 5.3.11, 5.3.12).
+#[test]
+fn emergency_attach_gets_no_power_saving() {
+    for is_emergency in [false, true] {
+        let mut network = Network::new();
+        serve(&mut network);
+        network.config.paging.power_saving = super::power_saving::saving();
+        let mut request = if is_emergency { emergency_attach(&network) } else { network.attach_request() };
+        super::power_saving::request_all(&mut request);
+        network.initial_message(&request);
+        let granted = super::power_saving::granted(&network).map(|ie| ie.is_some());
+        assert_eq!(granted, [!is_emergency; 3], "{:?}", network.notes);
+    }
+}
+
+/// A UE that saves power is reachable while it has an emergency PDN connection (5.3.11, 5.3.12),
+/// and detached after its own period.
+#[test]
+fn emergency_connection_suspends_power_saving() {
+    let mut network = Network::new();
+    serve(&mut network);
+    network.config.paging.power_saving = super::power_saving::saving();
+    let mut attach = network.attach_request();
+    super::power_saving::request_all(&mut attach);
+    network.initial_message(&attach);
+    network.send_esm(request(RequestTypeValue::Emergency), 0, 3);
+    network.idle();
+    network.wait(Duration::from_secs(60));
+    network.downlink_data();
+    let paged = network.kinds.iter().filter(|kind| **kind == S1apPduKind::Initiating_Paging).count();
+    assert_eq!(paged, 1, "at once, after T3324: {:?}", network.notes);
+    let (_, page) = network.sent.last().expect("a page");
+    let page = S1AP_PDU::decode_borrowed(page).expect("a PDU");
+    assert!(page.ie::<ie::Paging_eDRXInformation>().is_none());
+    network.service_request();
+    // An update cannot request it.
+    network.update_with(UpdateType::TaUpdating, super::power_saving::request_all_in_update);
+    let NasEmmMessage::TrackingAreaUpdateAccept(accept) = network.last() else { panic!("{:?}", network.last()) };
+    assert!(accept.t3324_value.is_none() && accept.extended_drx_parameters.is_none());
+    // T3412 and 4 minutes; then the implicit detach timer (5.3.5).
+    network.idle();
+    network.wait(Duration::from_secs(54 * 60 + 239));
+    assert!(network.context().is_some_and(|c| !c.reachability.unreachable));
 }

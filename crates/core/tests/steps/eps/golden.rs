@@ -253,3 +253,29 @@ fn ciot_messages_equal_those_of_pycrate() {
     );
     assert_eq!(network.effects.iter().filter(is_packet).count(), 2);
 }
+
+/// Accepts of a network with three PLMNs.
+#[test]
+fn accepts_with_plmns_equal_those_of_pycrate() {
+    let mut network = Network::new();
+    network.config.plmns.extend(["00101", "26280"].map(|plmn| plmn.parse::<vireo_types::Plmn>().expect("digits")));
+    network.attach();
+    network.update(UpdateType::TaUpdating);
+    let (guti, mut checked) = (hex::decode("f699f9078001c3deadbeef").expect("digits"), 0);
+    for message in std::mem::take(&mut network.ue.received) {
+        let (name, octets) = match message {
+            NasEmmMessage::AttachAccept(accept) => {
+                let name = "AttachAccept-equivalent-plmns";
+                (name, with_golden_parts(*accept, name))
+            }
+            NasEmmMessage::TrackingAreaUpdateAccept(mut accept) => {
+                accept.guti = Some(NasEpsMobileIdentity::new(guti.clone()));
+                ("TrackingAreaUpdateAccept-equivalent-plmns", emm(*accept).encode().expect("it encodes"))
+            }
+            _ => continue,
+        };
+        assert_eq!(hex::encode(octets), hex::encode(golden(name)), "{name}");
+        checked += 1;
+    }
+    assert_eq!(checked, 2);
+}

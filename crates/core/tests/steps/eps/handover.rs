@@ -293,6 +293,8 @@ fn s1_handover_moves_ue_and_tunnel() {
     assert_eq!(network.tunnel(), Some(TUNNEL), "the UE is not there yet");
 
     network.take_from(0, &pdus::status(source));
+    network.take_from(0, &pdus::status(source));
+    assert_eq!(network.kinds.iter().filter(|kind| **kind == Pdu::Initiating_MMEStatusTransfer).count(), 1, "once");
     let status = sent(&network, 1, Pdu::Initiating_MMEStatusTransfer).expect("a status");
     assert_eq!(status.ie::<ie::eNB_UE_S1AP_ID>().map(|id| id.expect("an ID").0), Some(TARGET_ID));
     assert!(status.ie::<ie::eNB_StatusTransfer_TransparentContainer>().is_some_and(|container| container.is_ok()));

@@ -12,7 +12,7 @@ use vireo_wire::s1ap::{PagingDRX, PagingEDRXCycle, PagingTimeWindow, S1AP_PDU, S
 const ACTIVE: u8 = 0x05;
 const PERIODIC: u8 = 0x0c;
 
-fn saving() -> PowerSavingConfig {
+pub(super) fn saving() -> PowerSavingConfig {
     let mode = PowerSavingMode { active_time: Duration::from_secs(60), periodic_update: Duration::from_secs(86_400) };
     PowerSavingConfig { mode: Some(mode), extended_drx: Some(Instant(0)) }
 }
@@ -33,8 +33,21 @@ fn requested(request: &mut NasAttachRequest) {
     request.t3412_extended_value = Some(NasT3412ExtendedValue::new(vec![PERIODIC]));
 }
 
+/// Requests power saving mode and extended DRX.
+pub(super) fn request_all(request: &mut NasAttachRequest) {
+    requested(request);
+    request.extended_drx_parameters = Some(NasExtendedDrxParameters::new(vec![0x35]));
+}
+
+/// As [`request_all`], in an update.
+pub(super) fn request_all_in_update(request: &mut NasTrackingAreaUpdateRequest) {
+    request.t3324_value = Some(NasGprsTimer2::new(vec![ACTIVE]));
+    request.t3412_extended_value = Some(NasT3412ExtendedValue::new(vec![PERIODIC]));
+    request.extended_drx_parameters = Some(NasExtendedDrxParameters::new(vec![0x35]));
+}
+
 /// Returns T3324, T3412 extended value and extended DRX parameters of ATTACH ACCEPT.
-fn granted(network: &Network) -> [Option<u8>; 3] {
+pub(super) fn granted(network: &Network) -> [Option<u8>; 3] {
     let accept = network.ue.received.iter().rev().find_map(|message| match message {
         NasEmmMessage::AttachAccept(accept) => Some(accept),
         _ => None,

@@ -48,7 +48,7 @@ struct SessionCreator {
 /// A session in compact form: the parts that it does not share.
 #[derive(Debug)]
 struct CompactSession {
-    /// Without the identifiers.
+    /// All identifiers in it are 0.
     shape: Arc<Rules>,
     owner: Arc<SessionCreator>,
     cp_seid: u64,

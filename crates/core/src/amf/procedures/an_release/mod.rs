@@ -35,7 +35,7 @@ pub fn released(ctx: &mut StepContext<'_, '_>) {
     if ctx.ue.is_registered() {
         ctx.ue.reachability.last_node = connection.map(|c| c.assoc).filter(|_| ctx.env.config.paging.last_node_first);
         let (config, now) = (ctx.env.config, ctx.now());
-        ctx.ue.reachability.begin_idle(ctx.ue.registration, config, now);
+        ctx.ue.begin_idle(config, now);
     }
     forget_if_empty(ctx);
 }

@@ -51,7 +51,8 @@ pub fn unproved(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
     }
 }
 
-/// Handles an IMSI detach: the UE stays attached for EPS services (TS 24.301 5.5.2.2.3).
+/// Handles an IMSI detach: the UE stays attached for EPS services (TS 24.301 5.5.2.2.3). Handles a
+/// deregistration from non-3GPP access, too: that by 3GPP access stays (TS 24.501 5.5.2.2.3).
 pub fn from_other_services(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
     if !switch_off {
         send_accept(ctx);

@@ -39,6 +39,7 @@ use crate::amf::n2::{Cause, HandoverRequired, PathSwitch, SessionItems, UeInform
 use crate::amf::procedures::common::user_plane;
 use crate::smf::{self, HandoverRefusal, Input, N2Sm, RanState};
 use crate::step::{Effect, Kind, Note, StepContext};
+use state::Progress;
 use vireo_types::limits::HANDOVER_CONTAINER_OCTETS;
 use vireo_types::{AssocId, Dialect, NrCgi, RanUeNgapId, Tai};
 use vireo_wire::ngap::{CauseRadioNetwork as Radio, CauseTransport, decode_open_type};
@@ -324,7 +325,7 @@ fn smfs_have_answered(ctx: &mut StepContext<'_, '_>) {
 /// Returns the N2 handover, if it is at that stage and no SMF response is pending.
 fn n2_handover(ctx: &mut StepContext<'_, '_>, commanded: bool) -> Option<N2Handover> {
     let moving = ctx.ue.handover.as_ref().and_then(Handover::target).copied();
-    let moving = moving.filter(|m| m.commanded == commanded && ctx.ue.remote_sessions.handover.is_none());
+    let moving = moving.filter(|m| m.is_commanded() == commanded && ctx.ue.remote_sessions.handover.is_none());
     if moving.is_none() {
         ctx.note(Note::fault("handover-out-of-place"));
     }
@@ -392,7 +393,7 @@ fn command(
     } else {
         command_within(ctx, &moving, (commands, refused), container);
     }
-    (moving.commanded, moving.requested) = (true, goes_along);
+    (moving.progress, moving.requested) = (Progress::Commanded, goes_along);
     moving.deadline = ctx.now() + ctx.env.config.timers.ran_response;
     store(ctx, moving);
 }
@@ -471,10 +472,13 @@ pub fn source_lost(ctx: &mut StepContext<'_, '_>) {
     source::released(ctx);
 }
 
-/// Forwards UPLINK RAN STATUS TRANSFER of the source to the target.
+/// Forwards UPLINK RAN STATUS TRANSFER or eNB STATUS TRANSFER of the source to the target, once: the
+/// source sends it when the status does not change any more (TS 38.413 8.4.6.2, TS 36.413 8.4.6.2).
 pub fn status_transfer(ctx: &mut StepContext<'_, '_>, container: &[u8]) {
-    match ctx.ue.handover {
-        Some(Handover::Moving(N2Handover { assoc, amf_id, ran_id: Some(ran_id), commanded: true, .. })) => {
+    match &mut ctx.ue.handover {
+        Some(Handover::Moving(moving)) if moving.progress == Progress::Commanded => {
+            let N2Handover { assoc, amf_id, ran_id: Some(ran_id), .. } = *moving else { return };
+            moving.progress = Progress::StatusRelayed;
             let pdu = messages::status_transfer(assoc, amf_id, ran_id, container);
             ctx.effect(Effect::Ngap { assoc, pdu });
         }
@@ -495,7 +499,7 @@ pub fn on_deadline(ctx: &mut StepContext<'_, '_>) {
 
 /// Fails the handover at the target. The source is informed if it waits for a response.
 pub fn fail(ctx: &mut StepContext<'_, '_>, cause: Radio) {
-    if ctx.ue.handover.as_ref().and_then(Handover::target).is_some_and(|m| !m.commanded) {
+    if ctx.ue.handover.as_ref().and_then(Handover::target).is_some_and(|m| !m.is_commanded()) {
         ctx.send(|c| messages::preparation_failure(c, Cause::radioNetwork(cause)));
     }
     abort(ctx);

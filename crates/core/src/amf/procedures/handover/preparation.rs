@@ -1,7 +1,7 @@
 //! Start and refusal of an N2 or S1 handover.
 
 use super::messages;
-use super::state::N2Handover;
+use super::state::{N2Handover, Progress};
 use crate::amf::n2::Cause;
 use crate::step::{Kind, Note, StepContext};
 use vireo_types::{AssocId, Tai};
@@ -15,7 +15,7 @@ pub(super) fn new_target(ctx: &mut StepContext<'_, '_>, assoc: AssocId, tai: Tai
         ran_id: None,
         tai,
         requested: 0,
-        commanded: false,
+        progress: Progress::Preparing,
         started: ctx.received_at(),
         deadline: ctx.now() + ctx.env.config.timers.ran_response,
     }

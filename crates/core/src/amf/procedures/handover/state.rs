@@ -3,7 +3,9 @@
 //! An X2 handover has the state of an Xn handover, and an S1 handover that of an N2 handover.
 
 use crate::amf::context::{Connection, NasSecurity};
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
 use vireo_types::{AmfUeNgapId, AssocId, Instant, RanUeNgapId, Tai};
 
 /// Handover in progress, with its state. New variants are the last: stored contexts number them.
@@ -56,8 +58,9 @@ pub struct N2Handover {
     /// Sessions that the target is or will be requested to set up, one bit each, by their
     /// identities there. After HANDOVER COMMAND: the sessions that are handed over.
     pub(super) requested: u16,
-    /// HANDOVER COMMAND was sent: the UE moves to the target.
-    pub(super) commanded: bool,
+    /// Stored under the name of the flag that it was in release 0.2.0.
+    #[serde(rename = "commanded")]
+    pub(super) progress: Progress,
     pub(super) started: Instant,
     pub(super) deadline: Instant,
 }
@@ -65,7 +68,64 @@ pub struct N2Handover {
 impl N2Handover {
     /// Returns true if HANDOVER COMMAND was sent to the source.
     pub fn is_commanded(&self) -> bool {
-        self.commanded
+        self.progress != Progress::Preparing
+    }
+}
+
+/// Progress of an N2 handover.
+///
+/// Release 0.2.0 has a boolean: it reads the first two values, and this release reads its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    Preparing,
+    /// HANDOVER COMMAND was sent: the UE moves to the target.
+    Commanded,
+    /// The status of the bearers was relayed to the target, too.
+    StatusRelayed,
+}
+
+impl Progress {
+    /// Value of [`Progress::StatusRelayed`] in both forms.
+    const STATUS_RELAYED: u8 = 2;
+}
+
+impl Serialize for Progress {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Progress::StatusRelayed => s.serialize_u8(Progress::STATUS_RELAYED),
+            progress => s.serialize_bool(*progress == Progress::Commanded),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Progress {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl Visitor<'_> for Read {
+            type Value = Progress;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a flag, or 2")
+            }
+
+            fn visit_bool<E: Error>(self, is_commanded: bool) -> Result<Progress, E> {
+                Ok(if is_commanded { Progress::Commanded } else { Progress::Preparing })
+            }
+
+            fn visit_u64<E: Error>(self, value: u64) -> Result<Progress, E> {
+                match value {
+                    0 => Ok(Progress::Preparing),
+                    1 => Ok(Progress::Commanded),
+                    2 => Ok(Progress::StatusRelayed),
+                    other => Err(E::custom(format_args!("progress of a handover: unknown value ({other})"))),
+                }
+            }
+
+            fn visit_i64<E: Error>(self, value: i64) -> Result<Progress, E> {
+                self.visit_u64(u64::try_from(value).unwrap_or(u64::MAX))
+            }
+        }
+        if d.is_human_readable() { d.deserialize_any(Read) } else { d.deserialize_u8(Read) }
     }
 }
 
@@ -111,7 +171,7 @@ impl Handover {
     /// Returns what remains of a handover without HANDOVER NOTIFY.
     pub(super) fn unconfirmed(self) -> Option<Handover> {
         match self {
-            Handover::ChangingSystem(change) if change.target.commanded => {
+            Handover::ChangingSystem(change) if change.target.is_commanded() => {
                 Some(Handover::Unconfirmed(Box::new(change.keys)))
             }
             _ => None,
@@ -133,5 +193,19 @@ impl SourceNode {
     /// Returns the time limit of the UPFs, or of the response to UE CONTEXT RELEASE COMMAND.
     pub fn deadline(&self) -> Instant {
         self.deadline
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flag_of_earlier_release_is_progress() {
+        for (progress, octet) in [(Progress::Preparing, 0), (Progress::Commanded, 1), (Progress::StatusRelayed, 2)] {
+            assert_eq!(postcard::to_allocvec(&progress), Ok(vec![octet]));
+            assert_eq!(postcard::from_bytes(&[octet]), Ok(progress));
+        }
+        assert!(postcard::from_bytes::<Progress>(&[3]).is_err());
     }
 }

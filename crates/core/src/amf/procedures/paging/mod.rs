@@ -44,7 +44,8 @@ pub fn begin(ctx: &mut StepContext<'_, '_>) -> Option<Paging> {
 /// Returns the time from which a UE can be paged: the next paging time window of extended DRX (TS
 /// 24.301 5.3.12, TS 24.501 5.3.16).
 fn next_window(ctx: &StepContext<'_, '_>, tmsi: Tmsi) -> Instant {
-    match (ctx.ue.reachability.paging.extended_drx, ctx.env.config.paging.power_saving.extended_drx) {
+    let reachability = ctx.ue.reachability_for_page(ctx.env.config);
+    match (reachability.paging.extended_drx, ctx.env.config.paging.power_saving.extended_drx) {
         (Some(drx), Some(epoch)) => hyperframe::next_page(epoch, tmsi, drx, ctx.now()),
         _ => ctx.now(),
     }
@@ -55,23 +56,27 @@ fn next_window(ctx: &StepContext<'_, '_>, tmsi: Tmsi) -> Instant {
 /// not complete the change of its 5G-GUTI may listen to either 5G-TMSI (TS 24.501 5.5.1.2.8 c).
 fn page(ctx: &mut StepContext<'_, '_>, attempt: u8) {
     let (ue, env) = (&ctx.ue, &ctx.env);
-    let (dialect, area) = (ue.dialect(), &ue.reachability.area);
+    let reachability = ue.reachability_for_page(env.config);
+    let (dialect, area) = (ue.dialect(), &reachability.area);
     let priority = priority(ue, env.config.paging.priority_levels);
     let intended = env.config.timers.retransmissions.saturating_add(1);
-    let recommended = nr::recommended(&ue.reachability);
+    let recommended = nr::recommended(&reachability);
     let page = nr::Page { priority, attempts: (attempt, intended), recommended: recommended.as_ref() };
     let pdus: Vec<_> = match dialect {
         Dialect::Nr => {
             let tmsis = [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten();
-            tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, &ue.reachability, page)).collect()
+            tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, &reachability, page)).collect()
         }
-        Dialect::Eps => ue.identity.gutis_of_eps(env.config).map(|guti| eps::paging(guti, ue, priority)).collect(),
+        Dialect::Eps => {
+            let gutis = ue.identity.gutis_of_eps(env.config);
+            gutis.map(|guti| eps::paging(guti, ue.identity.supi, &reachability, priority)).collect()
+        }
     };
     let mut nodes = env.ran.serving(area);
     nodes.retain(|assoc| assoc.dialect() == dialect);
     if attempt == 1 && intended > 1 && env.config.paging.last_node_first {
         let targets = recommended.iter().flat_map(|information| nr::nodes(information, env.ran));
-        let mut first: Vec<_> = ue.reachability.last_node.into_iter().chain(targets).collect();
+        let mut first: Vec<_> = reachability.last_node.into_iter().chain(targets).collect();
         first.sort_unstable_by_key(|assoc| assoc.0);
         first.dedup();
         first.retain(|assoc| nodes.contains(assoc));

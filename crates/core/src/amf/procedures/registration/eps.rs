@@ -126,6 +126,11 @@ pub fn set_attach_paging(ctx: &mut StepContext<'_, '_>, message: &NasAttachReque
     set_ciot(ctx, &message.ue_network_capability, &message.additional_update_type);
     ctx.ue.reachability.paging.drx = message.drx_parameter.as_ref().and_then(drx);
     let saving = saving(&message.t3324_value, &message.t3412_extended_value, &message.extended_drx_parameters);
+    // 5.3.11, 5.3.12: a UE that attaches for emergency services has to be reachable.
+    let is_emergency = message.eps_attach_type.attach_type() == AttachType::EpsEmergencyAttach
+        || connectivity_request(&message.esm_message_container.value)
+            .is_some_and(|(_, request)| request.request_type.request_type() == Some(RequestTypeValue::Emergency));
+    let saving = if is_emergency { PowerSavingRequest::default() } else { saving };
     power_saving::grant(ctx, saving, power_saving::TIMER_2);
 }
 
@@ -142,6 +147,8 @@ pub fn set_update_paging(ctx: &mut StepContext<'_, '_>, message: &NasTrackingAre
         ctx.ue.delete_radio_capability();
     }
     let saving = saving(&message.t3324_value, &message.t3412_extended_value, &message.extended_drx_parameters);
+    let is_emergency = ctx.ue.has_emergency_session(ctx.env.config);
+    let saving = if is_emergency { PowerSavingRequest::default() } else { saving };
     power_saving::grant(ctx, saving, power_saving::TIMER_2);
 }
 
@@ -386,6 +393,7 @@ pub(super) fn attach_accept(ctx: &mut StepContext<'_, '_>, request: &Request, es
     if let Some(guti) = ctx.ue.identity.gutis_of_eps(config).next() {
         message = message.with_guti(emm::guti(guti));
     }
+    message.equivalent_plmns = super::equivalent_plmns(ctx).map(NasPlmnList::new);
     if request.kind == RequestKind::Combined {
         // The UE is attached for EPS services only (5.5.1.3.4.3).
         message = message.with_emm_cause(NasEmmCause::from_cause(EmmCause::CsDomainNotAvailable));
@@ -444,6 +452,7 @@ pub(super) fn update_accept(ctx: &mut StepContext<'_, '_>, request: &Request) ->
     if let Some(areas) = emm::tai_list(&ctx.ue.reachability.area) {
         message = message.with_tai_list(areas);
     }
+    message.equivalent_plmns = super::equivalent_plmns(ctx).map(NasPlmnList::new);
     if request.session_status.is_some() {
         message = message.with_eps_bearer_context_status(NasEpsBearerContextStatus::new(bitmap_octets(status(ctx.ue))));
     }

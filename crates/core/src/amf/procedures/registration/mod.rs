@@ -93,14 +93,12 @@ fn unserved_cause(ctx: &StepContext<'_, '_>, request: &Request) -> Option<GmmCau
         }
         kind => kind == RequestKind::Unserved,
     };
-    is_unserved.then(|| match ctx.ue.dialect() {
+    is_unserved.then_some(match request.identity {
         // A.1: emergency registration or attach with the IMEI. The value is that of "IMEI not
         // accepted".
-        _ if request.identity == RequestIdentity::Imei => GmmCause::PeiNotAccepted,
+        RequestIdentity::Imei => GmmCause::PeiNotAccepted,
         // #7 would make the UE consider its SIM invalid for other services, too.
-        Dialect::Nr if request.kind == RequestKind::Emergency => GmmCause::ProtocolErrorUnspecified,
-        Dialect::Nr => GmmCause::FiveGsServicesNotAllowed,
-        Dialect::Eps => GmmCause::ProtocolErrorUnspecified,
+        _ => GmmCause::ProtocolErrorUnspecified,
     })
 }
 
@@ -340,6 +338,14 @@ fn area(ctx: &StepContext<'_, '_>) -> SmallVec<[Tai; 4]> {
     here.into_iter().chain(others).take(limits::TAIS_PER_LIST).collect()
 }
 
+/// Returns the PLMNs that are equivalent to that of the UE's cell, encoded for an accept (TS 24.501
+/// 9.11.3.45, TS 24.301 9.9.2.8); `None` if there are none. The RAN node gets the same list.
+fn equivalent_plmns(ctx: &StepContext<'_, '_>) -> Option<Vec<u8>> {
+    let serving = ctx.ue.connection?.tai.plmn;
+    let octets: Vec<u8> = ctx.env.config.equivalent_plmns(serving).flat_map(|plmn| plmn.nas()).collect();
+    (!octets.is_empty()).then_some(octets)
+}
+
 /// Releases the connection after an update without a follow-on request (5.5.1.3.4, TS 23.502
 /// 4.2.2.2.2), or an attach without PDN connection.
 fn release_if_done(ctx: &mut StepContext<'_, '_>, request: &Request) {
@@ -482,7 +488,8 @@ fn reason(cause: GmmCause) -> Option<&'static str> {
         GmmCause::TrackingAreaNotAllowed => "tracking area is not in core.tacs, or forbidden to the subscriber",
         GmmCause::NoSuitableCellsInTrackingArea => "tracking area is forbidden to the subscriber, or the system",
         GmmCause::N1ModeNotAllowed => "subscriber is restricted to 4G",
-        GmmCause::FiveGsServicesNotAllowed => "registration type is not served",
+        GmmCause::FiveGsServicesNotAllowed => "subscriber is suspended",
+        GmmCause::ProtocolErrorUnspecified => "registration or attach type is not served, or its session failed",
         GmmCause::InvalidMandatoryInformation => "request without security capability or identity",
         _ => "see the cause",
     })

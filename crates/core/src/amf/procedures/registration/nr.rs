@@ -1,6 +1,6 @@
 //! NAS messages of registration.
 
-use super::{Request, RequestIdentity, RequestKind, Slices};
+use super::{Request, RequestIdentity, RequestKind, Slices, equivalent_plmns};
 use crate::amf::context::{
     DrxCycle, ExtendedDrx, PagingInfo, PowerSaving, Registration, UeContext, UeSecurityCapability,
 };
@@ -30,7 +30,9 @@ pub fn read(message: &NasRegistrationRequest) -> Request {
         Some(RegistrationType::MobilityRegistrationUpdating) => RequestKind::Mobility,
         Some(RegistrationType::PeriodicRegistrationUpdating) => RequestKind::Periodic,
         Some(RegistrationType::EmergencyRegistration) => RequestKind::Emergency,
-        _ => RequestKind::Unserved,
+        // An unused value (9.11.3.7).
+        None => RequestKind::Initial,
+        Some(_) => RequestKind::Unserved,
     };
     let identity = &message.fgs_mobile_identity;
     let identity = if identity.as_suci().is_some() {
@@ -122,10 +124,12 @@ pub fn set_paging(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationReques
     let is_eutra = ctx.ue.connection.is_some_and(|connection| ctx.env.ran.is_ng_enb(connection.assoc));
     saving.extended_drx = saving.extended_drx.map(|drx| if is_eutra { drx } else { drx.in_nr() });
     ctx.ue.reachability.paging.drx = drx;
-    // 5.3.6: a UE that registers for emergency services alone has to be reachable.
+    // 5.3.6, 5.3.16: a UE has to be reachable that registers for emergency services alone, or has
+    // an emergency session.
     let kind = message.fgs_registration_type.registration_type();
-    let is_emergency = kind == Some(RegistrationType::EmergencyRegistration)
-        || ctx.ue.registration == Registration::Emergency && read(message).kind.is_update();
+    let is_emergency = ctx.ue.registration == Registration::Emergency || ctx.ue.has_emergency_session(ctx.env.config);
+    let is_emergency =
+        kind == Some(RegistrationType::EmergencyRegistration) || is_emergency && read(message).kind.is_update();
     let saving = if is_emergency { PowerSavingRequest::default() } else { saving };
     power_saving::grant(ctx, saving, power_saving::TIMER_3);
 }
@@ -172,6 +176,7 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, slices: &Slices,
     if let Some(areas) = gmm::tai_list(&ctx.ue.reachability.area) {
         message = message.with_tai_list(areas);
     }
+    message.equivalent_plmns = equivalent_plmns(ctx).map(NasPlmnList::new);
     let service = ctx.ue.areas().and_then(|areas| areas.service.as_ref());
     if let (Some(_), Some(tai)) = (service, areas::location(ctx.ue)) {
         message.service_area_list = Some(areas::service_area_list(service, tai.plmn));

@@ -13,7 +13,7 @@ use crate::config::SliceProfile;
 use crate::sba::SmfUpdateRequest;
 use crate::smf::{self, Create, Input, N2Sm};
 use crate::step::{Kind, Note, StepContext};
-use crate::subscription::{Ambr, DnnSubscription, Subscription};
+use crate::subscription::{Ambr, DnnSubscription, Subscription, is_gbr};
 use std::net::SocketAddr;
 use vireo_types::{Dialect, Dnn, Snssai, limits};
 use vireo_wire::nas::GmmCause;
@@ -224,10 +224,18 @@ fn create(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
             };
             let (mut sm, outputs) = smf::create(&request, ctx.env);
             if let Some(cause) = outputs.iter().find_map(smf::reject_cause) {
-                ctx.note_refusal(Kind::Session, cause, format!("data network {} of slice {snssai}", network.dnn));
+                let reason = match is_gbr(network.five_qi) {
+                    true => format!("five_qi of data network {} is that of a GBR flow", network.dnn),
+                    false => format!("data network {} of slice {snssai}", network.dnn),
+                };
+                ctx.note_refusal(Kind::Session, cause, reason);
             }
             if let Some(sm) = &mut sm {
                 sm.pfcp.over_nas = ctx.ue.ciot().control_plane;
+            }
+            if transport.is_emergency && sm.is_some() && ctx.ue.dialect() == Dialect::Nr {
+                // The UE ends MICO mode, too, until its next registration (TS 24.501 5.3.6).
+                ctx.ue.reachability.paging.power_saving = None;
             }
             ctx.ue.sessions.extend(sm);
             user_plane::deliver(ctx, id.unwrap_or_default(), index, outputs);

@@ -15,8 +15,8 @@ pub fn read(message: &NasUlNasTransport) -> Option<UlNasTransport<'_>> {
         return None;
     }
     let request = message.request_type.as_ref();
-    // An "existing PDU session" that does not exist is created: there is no other access to
-    // transfer it from.
+    // There is no other access from which an "existing PDU session" could come: one that does not
+    // exist is returned to the UE (5.4.5.2.5).
     let is_emergency = request.is_some_and(|r| r.request_type() == Some(RequestTypeValue::InitialEmergencyRequest));
     let initial = is_emergency || request.is_some_and(|r| r.is_initial());
     let snssai = message.s_nssai.as_ref().and_then(|s| s.parse());
