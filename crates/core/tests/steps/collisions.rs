@@ -448,7 +448,7 @@ fn lost_connection_ends_authentication() {
 /// A deregistration from non-3GPP access is answered, and that by 3GPP access stays (TS 24.501
 /// 5.5.2.2.3).
 #[test]
-fn deregistration_of_other_access_changes_nothing() {
+fn deregistration_of_other_access_is_answered() {
     for switch_off in [0, 8] {
         let mut lab = connected();
         lab.reachable = false;
@@ -463,7 +463,7 @@ fn deregistration_of_other_access_changes_nothing() {
 
 /// TS 24.501 5.6.1.5, 7.4.
 #[test]
-fn service_request_of_unregistered_ue_is_answered() {
+fn service_request_without_registration_rejected() {
     for registers in [false, true] {
         let mut lab = connected();
         lab.reachable = false;

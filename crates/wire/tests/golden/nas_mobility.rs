@@ -71,7 +71,8 @@ fn check_concealed(request: &NasRegistrationRequest, scheme: u8, key: u8, output
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = requests();
-    cases.extend(answers());
+    cases.extend(accepts());
+    cases.extend(rejects_and_updates());
     cases.extend(service());
     cases.extend(deregistration());
     cases
@@ -147,7 +148,7 @@ fn check_areas(list: Option<&NasFGsTrackingAreaIdentityList>) {
 /// 001/01 and 262/80 (TS 24.501 9.11.3.45).
 const EQUIVALENT: [u8; 6] = [0x00, 0xf1, 0x10, 0x62, 0xf2, 0x08];
 
-fn answers() -> Vec<Case> {
+fn accepts() -> Vec<Case> {
     vec![
         nas_case!(
             "RegistrationAccept",
@@ -203,6 +204,11 @@ fn answers() -> Vec<Case> {
             Nas5gsMessage::new_5gmm(NasRegistrationComplete::new()),
             |complete| { assert!(complete.sor_transparent_container.is_none()) }
         ),
+    ]
+}
+
+fn rejects_and_updates() -> Vec<Case> {
+    vec![
         nas_case!(
             "RegistrationReject",
             Gmm::RegistrationReject,

@@ -267,8 +267,9 @@ impl UeContext {
 }
 
 impl UeContext {
-    /// Returns how an idle UE is paged: with the parameters that it and its RAN node have sent. A UE
-    /// with an emergency session does not use extended DRX (TS 24.301 5.3.12, TS 24.501 5.3.16).
+    /// Returns how an idle UE is paged: with the parameters that it and its RAN node have sent. A
+    /// UE with an emergency session does not use extended DRX (TS 24.301 5.3.12, TS 24.501
+    /// 5.3.16).
     pub(crate) fn reachability_for_page(&self, config: &CoreConfig) -> Cow<'_, Reachability> {
         if self.reachability.paging.extended_drx.is_none() || !self.has_emergency_session(config) {
             return Cow::Borrowed(&self.reachability);

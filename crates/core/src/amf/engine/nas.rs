@@ -110,7 +110,7 @@ fn begin(ctx: &mut StepContext<'_, '_>, received: ReceivedNas) {
         },
         Nas5gmmMessage::DeregistrationRequestUeOriginating(request) => {
             let kind = request.de_registration_type;
-            if is_of_other_access(&kind) {
+            if concerns_other_access(&kind) {
                 return deregistration::from_other_services(ctx, kind.switch_off());
             }
             // An unknown UE counts as deregistered: it gets an answer, and nothing else changes.
@@ -123,7 +123,7 @@ fn begin(ctx: &mut StepContext<'_, '_>, received: ReceivedNas) {
 
 /// Returns true if a deregistration concerns non-3GPP access alone (9.11.3.20), by which no UE is
 /// registered.
-fn is_of_other_access(kind: &NasDeRegistrationType) -> bool {
+fn concerns_other_access(kind: &NasDeRegistrationType) -> bool {
     kind.deregistration_access_type() == Some(DeregistrationAccessType::Non3GppAccess)
 }
 
@@ -148,7 +148,7 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
         },
         Nas5gmmMessage::DeregistrationRequestUeOriginating(request) => {
             let switch_off = request.de_registration_type.switch_off();
-            if is_of_other_access(&request.de_registration_type) {
+            if concerns_other_access(&request.de_registration_type) {
                 return deregistration::from_other_services(ctx, switch_off);
             }
             if received.verified.is_none() && ctx.ue.procedure.is_some() {

@@ -472,8 +472,9 @@ pub fn source_lost(ctx: &mut StepContext<'_, '_>) {
     source::released(ctx);
 }
 
-/// Forwards UPLINK RAN STATUS TRANSFER or eNB STATUS TRANSFER of the source to the target, once: the
-/// source sends it when the status does not change any more (TS 38.413 8.4.6.2, TS 36.413 8.4.6.2).
+/// Forwards UPLINK RAN STATUS TRANSFER or eNB STATUS TRANSFER of the source to the target, once:
+/// the source sends it when the status does not change any more (TS 38.413 8.4.6.2, TS 36.413
+/// 8.4.6.2).
 pub fn status_transfer(ctx: &mut StepContext<'_, '_>, container: &[u8]) {
     match &mut ctx.ue.handover {
         Some(Handover::Moving(moving)) if moving.progress == Progress::Commanded => {
