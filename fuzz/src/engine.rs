@@ -151,7 +151,7 @@ pub fn node_messages(data: &[u8]) {
         }
         let _ = script.byte();
         let piece = script.piece();
-        let _ = ran::named(piece);
+        let _ = ran::claimed_node(piece);
         if let Some(answer) = ran::step(&mut node, piece, &config).answer {
             sound(&answer);
         }

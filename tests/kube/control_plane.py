@@ -10,10 +10,13 @@ import secrets
 import signal
 import ssl
 import subprocess
-import time
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1]))
+from waiting import wait  # noqa: E402 (of the folder above)
 
 ADDRESS, PORT = "127.0.0.1", 6443
 # Administrator of the tests; the audit log has the requests of all others.
@@ -27,18 +30,6 @@ rules:
     users: [admin, system:apiserver]
   - level: Metadata
 """
-
-
-def wait(what, condition, within=60):
-    """Returns the first true value of the condition."""
-    deadline = time.monotonic() + within
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not within {within} s")
-        time.sleep(0.1)
 
 
 class Refused(Exception):

@@ -8,15 +8,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1]))
+from waiting import wait  # noqa: E402 (of the folder above)
 
 K = "465B5CE8B199B49FAA5F0A2EE238A6BC"
 OPC = "E8ED289DEBA952E4283B54E88E6183CA"
 FIRST = 999700000000001
 API = "http://127.0.0.1:9090"
-WITHIN = 90
 
 
 def enter_own_network():
@@ -27,18 +28,6 @@ def enter_own_network():
     os.environ["VIREO_WEB_SPACE"] = "1"
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
     os.execvp("unshare", ["unshare", *user, "--net", "--", sys.executable, *sys.argv])
-
-
-def wait(what, condition, within=WITHIN):
-    """Returns the first true value of the condition."""
-    deadline = time.monotonic() + within
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not within {within} s")
-        time.sleep(0.1)
 
 
 class World:

@@ -34,9 +34,9 @@ use vireo_sbi::{CancelHandle, Client, ClientError, Endpoint, IncomingRequest, Me
 use vireo_types::{Ltmsi, Supi};
 
 /// Maximum length in octets of an SM context URI and of a callback URI. The UE context stores them.
-const URI_OCTETS: usize = 256;
+const MAX_URI_OCTETS: usize = 256;
 /// Number of pending replies above which abandoned ones are removed.
-const WAITING: usize = 4096;
+const MAX_PENDING_REPLIES: usize = 4096;
 
 /// A request of an SMF that waits for the host's result.
 #[derive(Debug)]
@@ -48,9 +48,9 @@ struct PendingReply {
 }
 
 /// Pending replies by token.
-type Waiting = Arc<Mutex<HashMap<u64, PendingReply>>>;
+type PendingReplies = Arc<Mutex<HashMap<u64, PendingReply>>>;
 /// Unanswered create requests by idempotency key. A transfer may answer them.
-type Unanswered = Arc<Mutex<HashMap<String, PendingRequest>>>;
+type UnansweredCreates = Arc<Mutex<HashMap<String, PendingRequest>>>;
 
 /// A request that a transfer may answer instead of its response.
 #[derive(Debug)]
@@ -97,8 +97,8 @@ pub(crate) struct SmfLink {
     names: AmfIdentity,
     client: Client,
     events: Arc<dyn SmfEventQueue>,
-    waiting: Waiting,
-    unanswered: Unanswered,
+    waiting: PendingReplies,
+    unanswered: UnansweredCreates,
     /// True if another AMF may take over pending requests. Their idempotency keys then derive from
     /// their steps.
     shared: bool,
@@ -117,7 +117,7 @@ impl SmfLink {
     ) -> Result<Self, SbiError> {
         let settings = config.endpoint(CertificateRole::Amf, config.own_amf())?;
         let nonce = settings.nonce;
-        let (waiting, unanswered) = (Waiting::default(), Unanswered::default());
+        let (waiting, unanswered) = (PendingReplies::default(), UnansweredCreates::default());
         let handler = SmfRequestHandler {
             // Transfer tokens are part of URIs, so they must differ after a restart.
             tokens: AtomicU64::new(nonce >> 1),
@@ -197,7 +197,7 @@ impl SmfLink {
     }
 
     /// Answers a notification that a session has ended. `is_here` = this AMF has the UE.
-    pub(crate) fn notified(&self, token: u64, is_here: bool) {
+    pub(crate) fn answer_notification(&self, token: u64, is_here: bool) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
         if let Some(PendingReply { reply, .. }) = waiting {
             reply.send(if is_here { Reply::done() } else { Reply::problem(&unknown_ue()) });
@@ -206,7 +206,7 @@ impl SmfLink {
 
     /// Answers a transfer and cancels the create request that it answers. If the session is
     /// unknown, the request stays: its response names the SM context to release.
-    pub(crate) fn transferred(
+    pub(crate) fn answer_transfer(
         &self,
         token: u64,
         result: N1N2TransferResult,
@@ -223,7 +223,7 @@ impl SmfLink {
     }
 }
 
-fn lock_unanswered(unanswered: &Unanswered) -> MutexGuard<'_, HashMap<String, PendingRequest>> {
+fn lock_unanswered(unanswered: &UnansweredCreates) -> MutexGuard<'_, HashMap<String, PendingRequest>> {
     unanswered.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -373,10 +373,10 @@ fn answer(root: &str, smf_request: &SmfRequest, result: Result<Reply, ClientErro
 /// Returns the absolute URI of an SM context from a Location header.
 fn reference(root: &str, location: String) -> Option<String> {
     // The Location may be relative to the SMF's root (RFC 9110 10.2.2).
-    if location.starts_with('/') && location.len() < URI_OCTETS - root.len() {
+    if location.starts_with('/') && location.len() < MAX_URI_OCTETS - root.len() {
         return Some(format!("{root}{location}"));
     }
-    let good = is_uri(&location) && location.len() <= URI_OCTETS;
+    let good = is_uri(&location) && location.len() <= MAX_URI_OCTETS;
     if !good {
         tracing::warn!("SMF created an SM context without a usable name");
     }
@@ -392,8 +392,8 @@ fn unreadable(problem: ProblemDetails) -> SmfResponse {
 struct SmfRequestHandler {
     tokens: AtomicU64,
     events: Arc<dyn SmfEventQueue>,
-    waiting: Waiting,
-    unanswered: Unanswered,
+    waiting: PendingReplies,
+    unanswered: UnansweredCreates,
     /// Root of the SMF's URIs.
     smf: String,
     shared: bool,
@@ -473,7 +473,7 @@ impl SmfRequestHandler {
     /// Passes an SMF request to the host, or refuses it if the host's queue is full.
     fn put(&self, event: SmfEvent, (token, waiter): (u64, PendingReply)) {
         let mut calls = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if calls.len() >= WAITING {
+        if calls.len() >= MAX_PENDING_REPLIES {
             calls.retain(|_, waiter| !waiter.reply.is_closed());
         }
         calls.insert(token, waiter);
@@ -483,7 +483,7 @@ impl SmfRequestHandler {
         }
         let refused = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&token);
         if let Some(PendingReply { reply, .. }) = refused {
-            reply.send(congested());
+            reply.send(congestion_reply());
         }
     }
 }
@@ -494,7 +494,7 @@ fn name_of(key: &str) -> u64 {
     key.bytes().fold(0xcbf2_9ce4_8422_2325, hash).max(1)
 }
 
-fn congested() -> Reply {
+fn congestion_reply() -> Reply {
     Reply::problem(&ProblemDetails::new(503, "NF_CONGESTION", "this AMF has too much to do"))
 }
 
@@ -532,7 +532,7 @@ fn transfer(supi: &str, token: u64, message: &Message) -> Result<DecodedTransfer
             "what is transferred to the RAN sets a session up, modifies it or releases it",
         ));
     }
-    let unreached = data.failure_uri.filter(|uri| uri.len() <= URI_OCTETS);
+    let unreached = data.failure_uri.filter(|uri| uri.len() <= MAX_URI_OCTETS);
     let sm_context = translate::piggybacked(message)?;
     let transfer = N1N2Transfer { token, psi, content, unreached, sm_context, created: None, wants: None };
     Ok(DecodedTransfer { supi, transfer, created: data.vireo_created })
@@ -628,7 +628,7 @@ mod tests {
             self.smf.client().send(Outgoing { uri, fallbacks: Vec::new(), message, key, lane, withdrawn, done });
             match self.inputs.recv_timeout(SOON) {
                 Ok(SmfEvent::Transfer { transfer, input, .. }) => {
-                    self.link.transferred(transfer.token, result, None);
+                    self.link.answer_transfer(transfer.token, result, None);
                     (input, transfer.created)
                 }
                 other => panic!("{other:?}"),
@@ -745,7 +745,7 @@ mod tests {
         // context.
         let is_open =
             |(input, created): (u64, Option<ImpliedCreateResponse>)| (input, created.map(|created| created.open));
-        let long = "x".repeat(URI_OCTETS);
+        let long = "x".repeat(MAX_URI_OCTETS);
         for (created, seen) in [(made("else", "x"), Some(false)), (made(&name, &long), None), (None, None)] {
             assert_eq!(is_open(world.transfer(created, N1N2TransferResult::Initiated)), (0, seen));
         }

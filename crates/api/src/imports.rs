@@ -11,7 +11,7 @@ use vireo_subscribers::{OnExisting, StoreError, Subscriber};
 use vireo_types::Supi;
 
 /// Imports that are stored.
-const LAST: usize = 16;
+const MAX_STORED_IMPORTS: usize = 16;
 
 /// Handling of subscribers that are there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Imports {
             stored.last += 1;
             let (id, rows) = (stored.last, records.len() as u64);
             stored.all.push_back((id, Progress { rows, done: 0, state: ImportState::Running }));
-            if stored.all.len() > LAST {
+            if stored.all.len() > MAX_STORED_IMPORTS {
                 stored.all.pop_front();
             }
             id
@@ -78,7 +78,7 @@ impl Imports {
             own.change(id, |progress| {
                 progress.state = match &result {
                     Ok(_) => ImportState::Done,
-                    Err(why) => ImportState::Failed(why.clone()),
+                    Err(reason) => ImportState::Failed(reason.clone()),
                 };
             });
         });

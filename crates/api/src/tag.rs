@@ -38,15 +38,15 @@ pub(crate) fn header_value(tag: &str) -> HeaderValue {
 pub(crate) fn matches(headers: &HeaderMap, tag: &str) -> Result<(), Problem> {
     let mut shown = headers.get_all(header::IF_MATCH).iter().peekable();
     if shown.peek().is_none() {
-        let why = "If-Match is needed: read the item, and send its ETag";
-        return Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, why));
+        let reason = "If-Match is needed: read the item, and send its ETag";
+        return Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, reason));
     }
     let mut all = shown.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     if all.any(|one| one.trim() == tag || one.trim() == "*") {
         return Ok(());
     }
-    let why = "the item has changed since it was read: read it again";
-    Err(Problem::new(StatusCode::PRECONDITION_FAILED, why))
+    let reason = "the item has changed since it was read: read it again";
+    Err(Problem::new(StatusCode::PRECONDITION_FAILED, reason))
 }
 
 #[cfg(test)]

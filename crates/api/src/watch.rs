@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use vireo_ops::api::{PoolStatus, Status};
 
 /// Interval of the looks at the core.
-const EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Looks between two at all RAN nodes, if their number does not change.
 const NODES: u32 = 10;
 /// Looks between two at certificates and disks.
@@ -36,7 +36,7 @@ pub(crate) struct Watched {
 }
 
 /// An event that a look has found.
-type News = (&'static str, serde_json::Value);
+type WatchEvent = (&'static str, serde_json::Value);
 
 impl Watched {
     pub(crate) fn procedures_per_second(&self) -> f64 {
@@ -59,7 +59,7 @@ impl Watched {
     }
 
     /// Takes the RAN nodes that are there. Returns those that have come and gone.
-    fn note_nodes(&mut self, ids: &[String]) -> Vec<News> {
+    fn note_nodes(&mut self, ids: &[String]) -> Vec<WatchEvent> {
         let mut before = std::mem::take(&mut self.nodes);
         let (at, mut news) = (now(), Vec::new());
         let event = |id: &String, state| ("ran_node", serde_json::json!({ "id": id, "state": state }));
@@ -76,7 +76,7 @@ impl Watched {
 
     /// Takes the hosts that are there. Returns those that have come, gone, or changed their
     /// buckets.
-    fn note_hosts(&mut self, status: &Status) -> Vec<News> {
+    fn note_hosts(&mut self, status: &Status) -> Vec<WatchEvent> {
         let present: BTreeMap<u16, usize> = status.hosts.iter().map(|host| (host.host, host.buckets)).collect();
         let present = if present.is_empty() {
             status.shards.iter().filter_map(|shard| Some((shard.host?, shard.ues))).collect()
@@ -101,7 +101,7 @@ impl Watched {
     }
 
     /// Takes a look. Returns events and changed alarms.
-    fn evaluate(&mut self, view: &CoreView, machine: Option<Vec<Condition>>) -> (Vec<News>, Vec<Alarm>) {
+    fn evaluate(&mut self, view: &CoreView, machine: Option<Vec<Condition>>) -> (Vec<WatchEvent>, Vec<Alarm>) {
         self.count(&view.status, Instant::now());
         let mut news = Vec::new();
         if let Some(nodes) = &view.nodes {
@@ -129,7 +129,7 @@ struct CoreView {
 /// Watches the core until the API ends.
 pub(crate) async fn run(api: Api) {
     let webhook = Webhook::start(api.management().alarms.webhook.as_ref());
-    let mut tick = tokio::time::interval(EVERY);
+    let mut tick = tokio::time::interval(POLL_INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for number in 0u32.. {
         tick.tick().await;

@@ -31,7 +31,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// An association without a completed NG Setup.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct PendingSetup {
     deadline: Instant,
     /// True after the first NG SETUP FAILURE.
     extended: bool,
@@ -46,7 +46,7 @@ pub(super) struct Admission {
     within: Option<Duration>,
     peers: FxHashMap<AssocId, IpAddr>,
     addresses: FxHashMap<IpAddr, usize>,
-    waiting: FxHashMap<AssocId, Waiting>,
+    waiting: FxHashMap<AssocId, PendingSetup>,
     checked_at: Instant,
 }
 
@@ -110,7 +110,7 @@ impl Admission {
     /// Starts the deadline of NG Setup, for a new or restarted association.
     pub(super) fn start_deadline(&mut self, assoc: AssocId, now: Instant) {
         if let Some(within) = self.within.filter(|_| self.peers.contains_key(&assoc)) {
-            self.waiting.insert(assoc, Waiting { deadline: now + within, extended: false });
+            self.waiting.insert(assoc, PendingSetup { deadline: now + within, extended: false });
         }
     }
 
@@ -143,7 +143,7 @@ impl Admission {
             && let Some(waiting) = self.waiting.get_mut(&assoc).filter(|waiting| !waiting.extended)
         {
             // Extended once only: a peer that keeps failing NG Setup must not keep its association.
-            *waiting = Waiting { deadline: now + TIME_TO_WAIT + self.within.unwrap_or_default(), extended: true };
+            *waiting = PendingSetup { deadline: now + TIME_TO_WAIT + self.within.unwrap_or_default(), extended: true };
         }
     }
 

@@ -542,7 +542,7 @@ impl Balancer {
                         n4_received = n4_endpoint.receive(clock(), &mut |event| n4_event(hosts, deferred, event));
                     }
                     let (view, assoc) = (access::peek(assoc.dialect(), data).ok(), assoc_ids.to_cluster(assoc));
-                    traces::received(view.as_ref(), data.len());
+                    traces::record_received(view.as_ref(), data.len());
                     // The host determines the fault of an invalid message.
                     PeerEvent::Ngap { assoc, view, pdu: data.to_vec() }
                 }
@@ -630,7 +630,7 @@ impl Balancer {
                 if ue.is_none() {
                     self.on_sent_to_node(assoc, &pdu);
                 }
-                traces::sent(ue, key, pdu.len());
+                traces::record_sent(ue, key, pdu.len());
                 self.send(assoc, ue, pdu);
             }
             // Hosts send these again to the active N4 balancer.
@@ -639,7 +639,7 @@ impl Balancer {
                 let (hosts, deferred) = (&mut self.hosts, &mut self.deferred);
                 let now = clock();
                 let session = seid.unwrap_or_default();
-                traces::submitted(seid, key, &message, now);
+                traces::note_submitted(seid, key, &message, now);
                 let submitted = self.n4.submit(now, upf, Some(key), session, &message, &mut |event| {
                     n4_event(hosts, deferred, event);
                 });
@@ -731,7 +731,7 @@ impl Balancer {
         self.commands();
         // Another balancer takes over the PFCP associations and sessions.
         if matches!(&self.hosts, Hosts::Fabric(fleet) if !fleet.machine().is_alone()) {
-            tracing::info!("PFCP associations left to the next balancer");
+            tracing::info!("next balancer takes over the PFCP associations");
         } else if self.n4.n4().is_active() {
             self.n4.release_all(clock());
         }

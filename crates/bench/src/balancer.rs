@@ -79,8 +79,8 @@ impl Cluster {
             let request = Request { bucket, owners: self.map.owners(bucket), pool, time, slo, turn };
             let choice = black_box(select_host(Policy::SkewedCh, &request, &self.fleet, &self.board, Instant(turn)));
             if let Some(choice) = choice {
-                self.board.sent(choice.host, pool, time);
-                self.board.ended(choice.host, pool, time);
+                self.board.on_sent(choice.host, pool, time);
+                self.board.on_ended(choice.host, pool, time);
             }
         }
         start.elapsed().as_nanos() as f64 / decisions as f64

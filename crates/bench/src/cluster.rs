@@ -11,8 +11,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 use vireo_config::Failure;
-use vireo_lab::core::{Core, Served};
-use vireo_lab::emulator::{self, Emulated, EmulatorOptions, Load};
+use vireo_lab::core::{Core, ServedProcedures};
+use vireo_lab::emulator::{self, EmulatorOptions, EmulatorRun, Load};
 use vireo_lab::files::create;
 use vireo_lab::options::{CoreOptions, UE_NETWORKS, UNSHED};
 use vireo_lab::{Interrupt, Lab};
@@ -363,7 +363,7 @@ impl Bench {
         core: &mut Core,
         variant: Variant,
         (number, rate): (u32, u32),
-    ) -> Result<(Outcome, Emulated), Failure> {
+    ) -> Result<(Outcome, EmulatorRun), Failure> {
         let size = self.size;
         let _ = std::fs::remove_file(ACTIVE_FILE);
         let words = [
@@ -410,7 +410,7 @@ struct Watch {
     /// CPU use of the idle cluster, in processors.
     idle: Option<CpuTimes>,
     /// Unix time in microseconds, CPU times and served procedures.
-    readings: Vec<(u64, CpuTimes, Served)>,
+    readings: Vec<(u64, CpuTimes, ServedProcedures)>,
     read_at: Instant,
 }
 
@@ -694,7 +694,7 @@ mod tests {
         let times = |owner| CpuTimes { owner, ..CpuTimes::default() };
         let mut watch = Watch::new(size, 0, false);
         watch.idle = Some(times(0.01));
-        let served = |by_owner, by_replica| Served { by_owner, by_replica };
+        let served = |by_owner, by_replica| ServedProcedures { by_owner, by_replica };
         watch.readings = vec![
             (1_500_000, times(5.0), served(0, 0)),
             (2_000_000, times(6.0), served(10, 0)),

@@ -19,7 +19,7 @@ use vireo_config::Failure;
 use vireo_emulator::Rats;
 use vireo_lab::addresses::CORE;
 use vireo_lab::core::Core;
-use vireo_lab::emulator::{self, Emulated, EmulatorOptions, Load};
+use vireo_lab::emulator::{self, EmulatorOptions, EmulatorRun, Load};
 use vireo_lab::files::create;
 use vireo_lab::options::{CoreOptions, UE_NETWORKS, s1_table};
 use vireo_lab::{Interrupt, Lab};
@@ -145,7 +145,7 @@ pub(crate) fn run(args: &Args, commit: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn cpu_us_per_ue(emulated: &Emulated) -> f64 {
+fn cpu_us_per_ue(emulated: &EmulatorRun) -> f64 {
     emulated.core_cpu.as_secs_f64() * 1e6 / emulated.result.succeeded as f64
 }
 
@@ -176,7 +176,14 @@ impl Bench<'_> {
     }
 
     /// Runs a scenario with `ues` UEs. All of them must succeed.
-    fn emulate(&self, core: &mut Core, scenario: &str, first: u32, ues: u32, load: Load) -> Result<Emulated, Failure> {
+    fn emulate(
+        &self,
+        core: &mut Core,
+        scenario: &str,
+        first: u32,
+        ues: u32,
+        load: Load,
+    ) -> Result<EmulatorRun, Failure> {
         let options = EmulatorOptions {
             gnbs: GNBS,
             ues,
@@ -194,7 +201,7 @@ impl Bench<'_> {
         Ok(emulated)
     }
 
-    fn full_load(&self, scenario: &str) -> Result<Emulated, Failure> {
+    fn full_load(&self, scenario: &str) -> Result<EmulatorRun, Failure> {
         let warm_up = self.args.ues / 10;
         let mut core = self.core(warm_up + self.args.ues)?;
         let load = Load::Window(self.args.window);
@@ -204,7 +211,7 @@ impl Bench<'_> {
         Ok(emulated)
     }
 
-    fn paced(&self) -> Result<Emulated, Failure> {
+    fn paced(&self) -> Result<EmulatorRun, Failure> {
         // 10 s of load: enough samples for a 99th percentile with ten values above it.
         let (warm_up, ues) = (LATENCY_RATE, LATENCY_RATE * 10);
         let mut core = self.core(warm_up + ues)?;

@@ -19,7 +19,7 @@ use vireo_fabric::stream::{self, Stream};
 use vireo_fabric::{Role, Security};
 
 /// Maximum time of the first search for a controller.
-const FOUND_WITHIN: Duration = Duration::from_secs(30);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval of connection attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// Fabric version since which controllers know machine labels.
@@ -27,7 +27,7 @@ const MACHINE_SINCE: u16 = 12;
 /// Fabric version from which on controllers receive lists of cordoned hosts.
 const CORDONED_SINCE: u16 = 12;
 /// Polling interval of the join.
-const STEP: Duration = Duration::from_millis(5);
+const JOIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Factor on the silence after which a member is declared dead: maximum silence of a controller.
 pub const CONTROLLER_SILENCE_FACTOR: u32 = 5;
 
@@ -79,7 +79,7 @@ pub struct ControllerClient {
     /// True if the connection was replaced since the last query.
     fresh: bool,
     /// Error of the last connection.
-    why: Option<FrameError>,
+    cause: Option<FrameError>,
     /// Time of the last sign of life of a controller or its machine.
     last_answer: Instant,
 }
@@ -103,7 +103,7 @@ impl ControllerClient {
     /// Returns the state for a process that continues as the same balancer; `None` for a host. The
     /// new process reconnects if the connection has not joined, or if its controller ends with this
     /// process (`separate_controller` is false).
-    pub fn hand_over(&self, separate_controller: bool) -> Option<ControllerClientSnapshot> {
+    pub fn snapshot(&self, separate_controller: bool) -> Option<ControllerClientSnapshot> {
         let LocalMember::Balancer(address) = self.me else { return None };
         let millis = |span: Duration| u32::try_from(span.as_millis()).unwrap_or(u32::MAX);
         let stream = self.stream.as_ref().filter(|_| self.joined && separate_controller).map(Stream::snapshot);
@@ -156,7 +156,7 @@ impl ControllerClient {
             timeout: millis(snapshot.timeout_ms),
             last_heard: now,
             retry_at: now,
-            why: None,
+            cause: None,
             last_answer: now,
         })
     }
@@ -196,10 +196,10 @@ impl ControllerClient {
             last_heard: now,
             retry_at: now,
             fresh: false,
-            why: None,
+            cause: None,
             last_answer: now,
         };
-        let deadline = now + FOUND_WITHIN;
+        let deadline = now + SEARCH_TIMEOUT;
         loop {
             let mut reply = None;
             client.poll(Instant::now(), &mut |message| match message {
@@ -213,10 +213,10 @@ impl ControllerClient {
             client.is_partitioned()?;
             if Instant::now() > deadline {
                 let address = client.candidates.configured().to_owned();
-                let why = client.why.take().unwrap_or(FrameError::Io(std::io::ErrorKind::TimedOut.into()));
-                return Err(LinkError::NoController { address, why });
+                let cause = client.cause.take().unwrap_or(FrameError::Io(std::io::ErrorKind::TimedOut.into()));
+                return Err(LinkError::NoController { address, cause });
             }
-            std::thread::sleep(STEP);
+            std::thread::sleep(JOIN_POLL_INTERVAL);
         }
     }
 
@@ -224,8 +224,8 @@ impl ControllerClient {
     /// are tried first.
     fn is_partitioned(&mut self) -> Result<(), LinkError> {
         let Some(address) = self.candidates.exhausted() else { return Ok(()) };
-        let Some(why) = self.why.take_if(|why| why.stays()) else { return Ok(()) };
-        Err(LinkError::Incompatible { address, why })
+        let Some(cause) = self.cause.take_if(|cause| cause.is_permanent()) else { return Ok(()) };
+        Err(LinkError::Incompatible { address, cause })
     }
 
     /// Runs once: connects, receives and sends. Passes messages of the controller to `on_message`;
@@ -236,8 +236,8 @@ impl ControllerClient {
         }
         match self.exchange(now, on_message) {
             Ok(()) => Ok(()),
-            Err(LinkError::Lost(why)) => {
-                self.disconnect(now, why);
+            Err(LinkError::Lost(cause)) => {
+                self.disconnect(now, cause);
                 Ok(())
             }
             Err(error) => Err(error),
@@ -276,14 +276,14 @@ impl ControllerClient {
     }
 
     /// Closes the connection; the next address is tried soon.
-    fn disconnect(&mut self, now: Instant, why: FrameError) {
+    fn disconnect(&mut self, now: Instant, cause: FrameError) {
         if self.joined {
-            tracing::warn!(%why, "controller lost; searching for another one");
+            tracing::warn!(reason = %cause, "controller lost; searching for another one");
         }
-        if why.is_an_answer() {
+        if cause.is_an_answer() {
             self.last_answer = now;
         }
-        (self.stream, self.joined, self.why) = (None, false, Some(why));
+        (self.stream, self.joined, self.cause) = (None, false, Some(cause));
         self.candidates.advance();
         self.retry_at = self.retry_at.max(now + RETRY_INTERVAL / 4);
     }
@@ -314,7 +314,7 @@ impl ControllerClient {
             let message: ToMember = frame::decode(octets).map_err(LinkError::Lost)?;
             match &message {
                 ToMember::Beat => continue,
-                ToMember::Refused(why) => return Err(LinkError::Refused(why.clone())),
+                ToMember::Refused(cause) => return Err(LinkError::Refused(cause.clone())),
                 ToMember::Welcome(welcome) => {
                     let secrets = Secrets { tmsi_key: welcome.tmsi_key, recovery: welcome.recovery };
                     self.welcome(welcome.host.0, secrets, welcome.heartbeat)?;
@@ -375,7 +375,7 @@ impl ControllerClient {
     }
 
     /// Reports that the member is ready for the map; heartbeats are expected from here on.
-    pub fn ready(&mut self) {
+    pub fn report_ready(&mut self) {
         if !std::mem::replace(&mut self.ready, true) {
             self.put(&ToController::Ready);
         }

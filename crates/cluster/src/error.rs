@@ -8,22 +8,22 @@ use vireo_fabric::frame::FrameError;
 pub enum LinkError {
     /// No controller answers at any configured address.
     #[error(
-        "no controller at {address}: {why}; start `vireo controller` (without cluster.controller: `vireo balancer`), \
+        "no controller at {address}: {cause}; start `vireo controller` (without cluster.controller: `vireo balancer`), \
          and check cluster.controller and cluster.balancer"
     )]
     NoController {
         /// Configured endpoints of controllers.
         address: String,
         /// Error of the last attempt.
-        why: FrameError,
+        cause: FrameError,
     },
     /// The controller will refuse this member until the configuration changes.
-    #[error("controller {address} is not compatible: {why}")]
+    #[error("controller {address} is not compatible: {cause}")]
     Incompatible {
         /// Address of the controller.
         address: SocketAddr,
         /// Error of the last attempt.
-        why: FrameError,
+        cause: FrameError,
     },
     /// The connection was lost.
     #[error("connection lost: {0}")]

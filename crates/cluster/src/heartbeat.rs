@@ -20,7 +20,7 @@ use vireo_fabric::{Role, Security};
 use vireo_ops::sys::policy;
 
 /// Time without progress after which a thread counts as hung.
-const HUNG: Duration = Duration::from_secs(1);
+const HANG_TIMEOUT: Duration = Duration::from_secs(1);
 /// Smallest nice value: the highest priority.
 const LEAST_NICE: i32 = -20;
 /// Retry interval of a lost connection.
@@ -47,7 +47,7 @@ impl WatchedThread {
         if count != self.count {
             (self.count, self.since) = (count, now);
         }
-        now.saturating_duration_since(self.since) >= HUNG
+        now.saturating_duration_since(self.since) >= HANG_TIMEOUT
     }
 }
 

@@ -44,11 +44,11 @@ use vireo_types::AssocId;
 /// Retry interval of a lost connection to a balancer.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Unsent bytes to a balancer above which the host must wait.
-const UNSENT: usize = 4 << 20;
+const MAX_UNSENT_BYTES: usize = 4 << 20;
 /// Maximum number of commands processed in one iteration.
 const BATCH: usize = 1024;
 /// Interval at which a full input queue of the host is tried again.
-const ROOM: Duration = Duration::from_micros(100);
+const FULL_QUEUE_RETRY_INTERVAL: Duration = Duration::from_micros(100);
 
 /// Connections of a host.
 #[derive(Debug)]
@@ -379,7 +379,7 @@ impl Link {
 
     fn is_congested(&self) -> bool {
         let mut streams = self.balancers.values().filter_map(|connection| connection.stream.as_ref());
-        streams.any(|stream| stream.unsent() > UNSENT)
+        streams.any(|stream| stream.unsent() > MAX_UNSENT_BYTES)
     }
 
     /// Sends a message to a balancer. Returns false if it is not connected: its associations are
@@ -444,11 +444,11 @@ impl Link {
     }
 
     /// Handles the loss of a balancer connection: the balancer is dead, or has dropped this host.
-    fn on_disconnect(&mut self, balancer: BalancerId, why: &FrameError, input_sender: &HostSender) {
+    fn on_disconnect(&mut self, balancer: BalancerId, cause: &FrameError, input_sender: &HostSender) {
         let Some(connection) = self.balancers.get_mut(&balancer) else { return };
         let unreachable = connection.end();
         if !unreachable.associations.is_empty() {
-            tracing::warn!(balancer = balancer.0, %why, "balancer connection lost");
+            tracing::warn!(balancer = balancer.0, reason = %cause, "balancer connection lost");
         }
         self.barriers.on_disconnect(balancer, clock());
         if self.holder == Some(balancer) {
@@ -498,8 +498,8 @@ impl Link {
         for balancer in balancers {
             match self.receive_from(balancer, input_sender) {
                 Ok(received) => received_any |= received,
-                Err(LinkError::Lost(why)) => {
-                    self.on_disconnect(balancer, &why, input_sender);
+                Err(LinkError::Lost(cause)) => {
+                    self.on_disconnect(balancer, &cause, input_sender);
                     received_any = true;
                 }
                 Err(error) => return Err(error),
@@ -552,7 +552,7 @@ impl Link {
                     unacked.on_sent(count);
                     continue;
                 }
-                ToHost::Refused(why) => return Err(FrameError::Refused(why).into()),
+                ToHost::Refused(cause) => return Err(FrameError::Refused(cause).into()),
                 ToHost::Map(map) => {
                     self.on_map(map, input_sender)?;
                     continue;

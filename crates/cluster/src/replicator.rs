@@ -39,7 +39,7 @@ const BATCH_CAPACITY: usize = 1 << 10;
 /// Size of a batch in bytes at which it is passed to the thread.
 const BATCH_BYTES: usize = 64 << 10;
 /// Maximum unsent bytes in a connection before more are added.
-const UNSENT: usize = 1 << 20;
+const MAX_UNSENT_BYTES: usize = 1 << 20;
 /// Maximum number of incoming connections.
 const INCOMING: usize = 1024;
 /// Time within which a connected host must identify itself.
@@ -374,9 +374,9 @@ impl Replicator {
     }
 
     /// Returns the buckets handed off since the last call.
-    pub fn take_handed(&self) -> TakeoverSet {
+    pub fn take_handed_off(&self) -> TakeoverSet {
         self.shared.handoff_received.store(false, Ordering::Release);
-        self.shared.replica_store().take_handed()
+        self.shared.replica_store().take_handed_off()
     }
 
     /// Returns true if a message other than a copy was received.
@@ -449,7 +449,7 @@ impl Replicator {
     }
 
     /// Stores replica entries of UEs that this host hands off.
-    pub fn keep_own<'a>(&self, ues: impl Iterator<Item = (Ltmsi, EncodedContext<'a>)>) {
+    pub fn store_own<'a>(&self, ues: impl Iterator<Item = (Ltmsi, EncodedContext<'a>)>) {
         let mut replica_store = self.shared.replica_store();
         ues.for_each(|(ltmsi, parts)| replica_store.insert_own(ltmsi, &parts));
     }
@@ -607,7 +607,7 @@ impl ReplicatorThread {
                 }
             }
             let Some(stream) = &mut peer.stream else { continue };
-            while stream.unsent() < UNSENT
+            while stream.unsent() < MAX_UNSENT_BYTES
                 && let Some(frames) = peer.queue.next_unwritten()
             {
                 stream.frames(frames);
@@ -720,8 +720,8 @@ impl Peer {
         read.map(|_| ())
     }
 
-    fn on_disconnect(&mut self, host: HostId, why: &FrameError) {
-        tracing::debug!(host = host.0, %why, "a connection to another host is lost");
+    fn on_disconnect(&mut self, host: HostId, cause: &FrameError) {
+        tracing::debug!(host = host.0, reason = %cause, "a connection to another host is lost");
         self.stream = None;
         self.queue.on_connection_lost();
     }

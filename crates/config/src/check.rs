@@ -663,7 +663,7 @@ fn upf(
         nat: upf.nat,
         host_routes: upf.host_routes,
         max_sessions: upf.max_sessions,
-        framed: upf.framed_routes.iter().filter_map(|text| framed(text, problems)).collect(),
+        framed: upf.framed_routes.iter().filter_map(|text| parse_framed_route(text, problems)).collect(),
         associations: n4::associations(upf, problems),
         path_check: (upf.path_check.0 != Duration::from_secs(0)).then(|| upf.path_check.0.into()),
         xdp,
@@ -684,7 +684,7 @@ fn upf(
 }
 
 /// Parses a network behind a UE (framed route).
-fn framed(text: &str, problems: &mut Problems) -> Option<(IpAddr, u8)> {
+fn parse_framed_route(text: &str, problems: &mut Problems) -> Option<(IpAddr, u8)> {
     let network = match text.parse::<Prefix<Ipv4Addr>>() {
         Ok(Prefix(address, length)) => Some((address.into(), length)).filter(|_| (8..=30).contains(&length)),
         Err(_) => {

@@ -43,8 +43,8 @@ fn cannot_keep(state: &StateConfig) -> Option<&'static str> {
 /// Returns the settings of `[state]`, with problems for contradictions.
 pub(super) fn keep(file: &State, state: &StateConfig, problems: &mut Problems) -> Keep {
     let refused = cannot_keep(state);
-    if let Some(why) = refused.filter(|_| file.keep == Some(true)) {
-        problems.check(false, "state.keep", why);
+    if let Some(reason) = refused.filter(|_| file.keep == Some(true)) {
+        problems.check(false, "state.keep", reason);
     }
     problems.check(
         !file.keep_directory.is_empty(),
@@ -112,9 +112,9 @@ mod tests {
             ("preset = \"procedural\"", "a record of each procedure may be older"),
             ("preset = \"non-blocking\"", "a record that nothing waits for may be older"),
         ];
-        for (mode, why) in modes {
+        for (mode, reason) in modes {
             let wrong = load(&format!("[state]\nkeep = true\n{mode}\n")).unwrap_err();
-            assert!(wrong[0].starts_with(&format!("state.keep: {why}")), "{wrong:?}");
+            assert!(wrong[0].starts_with(&format!("state.keep: {reason}")), "{wrong:?}");
             let mut config = load(&format!("[state]\n{mode}\n")).unwrap();
             config.keep_contexts().unwrap();
             assert_eq!(config.state.keep, None, "{mode}");

@@ -101,16 +101,16 @@ pub(crate) fn environment() -> Env {
 /// Parses a text under an environment.
 pub(crate) fn parse(text: &str, environment: Env) -> Result<File, Vec<String>> {
     let figment = Figment::new().merge(Toml::string(text)).merge(environment);
-    let value = figment.extract().map_err(|e| e.into_iter().map(|e| described(&e)).collect::<Vec<_>>())?;
-    let not_yet = unsupported::refused(&value);
+    let value = figment.extract().map_err(|e| e.into_iter().map(|e| describe(&e)).collect::<Vec<_>>())?;
+    let not_yet = unsupported::unsupported_values(&value);
     if !not_yet.is_empty() {
         return Err(not_yet);
     }
-    figment.extract().map_err(|e| e.into_iter().map(|e| described(&e)).collect())
+    figment.extract().map_err(|e| e.into_iter().map(|e| describe(&e)).collect())
 }
 
 /// Returns an error of the parser as text: first the key, then the permitted values.
-fn described(error: &figment::Error) -> String {
+fn describe(error: &figment::Error) -> String {
     let place = |key: Option<&str>| {
         let path = error.path.iter().map(String::as_str).chain(key).collect::<Vec<_>>().join(".");
         if path.is_empty() { "the file".to_owned() } else { path }

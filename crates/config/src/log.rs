@@ -95,10 +95,10 @@ pub struct LogFileConfig {
 }
 
 pub(super) fn log(log: &Log, problems: &mut Problems) -> LogConfig {
-    if let Err(why) = directives(&log.level) {
+    if let Err(reason) = directives(&log.level) {
         let allowed =
             "\"off\", \"error\", \"warn\", \"info\", \"debug\", \"trace\" or directives like \"info,vireo_amf=debug\"";
-        problems.add("log.level", format_args!("{:?} is not allowed ({why}); allowed: {allowed}", log.level));
+        problems.add("log.level", format_args!("{:?} is not allowed ({reason}); allowed: {allowed}", log.level));
     }
     problems.check(log.max_file_bytes >= 1 << 20, "log.max-file-bytes", "at least 1048576 (1 MiB) is allowed");
     problems.check((2..=1000).contains(&log.max_files), "log.max-files", "2 to 1000 is allowed");

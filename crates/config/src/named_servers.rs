@@ -7,11 +7,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Maximum time for which a start or reload waits for the addresses of host names.
-const RESOLVED_WITHIN: Duration = Duration::from_secs(3);
+const RESOLUTION_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Config {
     /// Protects the present addresses of the controllers and of etcd that have host names from UEs.
-    /// It waits for the resolver of the system, at most [`RESOLVED_WITHIN`]. Names without an
+    /// It waits for the resolver of the system, at most [`RESOLUTION_TIMEOUT`]. Names without an
     /// address are logged.
     pub fn protect_named_servers(&mut self) {
         let servers = self.cluster.controllers.iter().chain(&self.cluster.etcd);
@@ -26,7 +26,7 @@ impl Config {
             let _ = std::thread::Builder::new().name("resolver".into()).spawn(resolve);
         }
         drop(found);
-        let deadline = Instant::now() + RESOLVED_WITHIN;
+        let deadline = Instant::now() + RESOLUTION_TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match results.recv_timeout(left) {

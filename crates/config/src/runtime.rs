@@ -165,8 +165,8 @@ pub(super) fn state(state: &State, problems: &mut Problems) -> StateConfig {
         "state.bytes",
         format_args!("so many UEs and packets need at least {least}, or \"auto\""),
     );
-    let mode = state.chosen().unwrap_or_else(|why| {
-        problems.add("state.preset", why);
+    let mode = state.chosen().unwrap_or_else(|reason| {
+        problems.add("state.preset", reason);
         StateMode::default()
     });
     let (database, confirm) = database(state, mode.location, problems);

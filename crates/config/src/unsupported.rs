@@ -11,7 +11,7 @@ const VALUES: [(&str, &str, &[&str], &str); 2] = [
 ];
 
 /// Returns the problems of values without implementation.
-pub(super) fn refused(root: &Dict) -> Vec<String> {
+pub(super) fn unsupported_values(root: &Dict) -> Vec<String> {
     let mut problems = Vec::new();
     let section = |name: &str| root.get(name).and_then(Value::as_dict);
     for (name, key, values, allowed) in VALUES {

@@ -44,7 +44,7 @@ impl Written {
     }
 
     /// Returns the keys whose values differ in `other`.
-    pub fn changed(&self, other: &Written) -> Vec<String> {
+    pub fn changed_keys(&self, other: &Written) -> Vec<String> {
         let gone = self.0.keys().filter(|key| !other.0.contains_key(*key));
         let new = other.0.iter().filter(|(key, value)| self.0.get(*key) != Some(value)).map(|(key, _)| key);
         let mut keys: Vec<_> = gone.chain(new).cloned().collect();

@@ -19,9 +19,9 @@ use tokio::time::timeout;
 use vireo_cluster::{EtcdTls, ServerAddress};
 
 /// Timeout of a connection attempt.
-const CONNECTED_WITHIN: Duration = Duration::from_millis(500);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Timeout of a request, including the connection attempt.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reason why etcd has not answered a request.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +94,7 @@ pub(super) struct Lease {
 }
 
 /// Creation revision of the key, and the value of the other key if it exists.
-pub(super) type Claimed = (i64, Option<Vec<u8>>);
+pub(super) type ClaimResult = (i64, Option<Vec<u8>>);
 
 /// Client of an etcd cluster with all its addresses.
 pub(super) struct Etcd {
@@ -172,7 +172,7 @@ impl Etcd {
         name: &str,
         lease: Lease,
         other: &str,
-    ) -> Result<Option<Claimed>, EtcdError> {
+    ) -> Result<Option<ClaimResult>, EtcdError> {
         let put = || TxnOp::put(key, name, Some(PutOptions::new().with_lease(lease.id)));
         let transaction = || {
             let is_free = Compare::create_revision(key, CompareOp::Equal, 0);
@@ -225,7 +225,7 @@ impl Etcd {
                 }
             };
             // A timeout needs the clock of the runtime.
-            let answer = self.runtime.block_on(async { timeout(ANSWERED_WITHIN, attempt).await });
+            let answer = self.runtime.block_on(async { timeout(REQUEST_TIMEOUT, attempt).await });
             match answer {
                 Ok(Ok(answer)) => {
                     self.at = at;
@@ -238,7 +238,7 @@ impl Etcd {
                 // The next request reconnects: the machine of this connection may be gone.
                 Ok(Err(error)) => last = EtcdError::Silent { address, reason: reason(&error) },
                 Err(_) => {
-                    last = EtcdError::Silent { address, reason: format!("nothing within {ANSWERED_WITHIN:?}") };
+                    last = EtcdError::Silent { address, reason: format!("nothing within {REQUEST_TIMEOUT:?}") };
                 }
             }
             self.client = None;
@@ -251,7 +251,7 @@ impl Etcd {
 async fn connect(address: &str, secured: bool, tls: Option<TlsOptions>) -> Result<Client, Error> {
     let scheme = if secured { "https" } else { "http" };
     // A member that is isolated from the others must not answer with stale data.
-    let options = ConnectOptions::new().with_connect_timeout(CONNECTED_WITHIN).with_require_leader(true);
+    let options = ConnectOptions::new().with_connect_timeout(CONNECT_TIMEOUT).with_require_leader(true);
     let options = match tls {
         Some(tls) => options.with_tls(tls),
         None => options,

@@ -90,17 +90,17 @@ mod tests {
         let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
         let hosts = [1, 2, 3].map(|port| {
             let host = controller.join_host(address(port), None, now).unwrap();
-            controller.ready(Member::Host(host), now);
+            controller.on_ready(Member::Host(host), now);
             host
         });
         let balancer = controller.join_balancer(address(9), None, now).unwrap();
-        controller.ready(Member::Balancer(balancer), now);
+        controller.on_ready(Member::Balancer(balancer), now);
         controller.check_liveness(at(200));
-        let epoch = controller.to_write().and_then(|state| state.map).unwrap().epoch();
-        assert!(controller.written(epoch));
+        let epoch = controller.pending_state().and_then(|state| state.map).unwrap().epoch();
+        assert!(controller.on_stored(epoch));
         assert_eq!((controller.missing_hosts(), controller.idle()), ((2, 0), 2));
         assert_eq!(surplus(&controller, 2), 0, "the host that serves has not reported yet");
-        hosts.iter().for_each(|host| controller.caught_up(*host, epoch, *host));
+        hosts.iter().for_each(|host| controller.on_caught_up(*host, epoch, *host));
         controller.check_liveness(at(300));
         assert_eq!((surplus(&controller, 2), surplus(&controller, 3)), (1, 0));
         // The serving host drains; afterwards none is left over.

@@ -21,7 +21,7 @@ const READS: usize = 16;
 /// Fabric version from which on balancers receive lists of cordoned hosts.
 const CORDONED_SINCE: u16 = 12;
 /// Maximum time for which a closed connection may still send.
-const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connections of members, and the store of the maps.
 #[derive(Debug)]
@@ -164,7 +164,7 @@ impl Output for ControllerIo<'_> {
     }
 
     fn close(&mut self, connection: ConnectionId) {
-        self.closing.insert(connection, clock() + CLOSED_WITHIN);
+        self.closing.insert(connection, clock() + CLOSE_TIMEOUT);
     }
 
     fn store(&mut self, state: DurableState) {
@@ -176,17 +176,17 @@ impl Output for ControllerIo<'_> {
     fn notify(&mut self, notice: Notice<'_>) {
         match notice {
             Notice::Joined { connection, member, rejoined } => {
-                tracing::info!(?member, again = rejoined, peer = ?self.peer(connection), "member joined");
+                tracing::info!(?member, rejoined, peer = ?self.peer(connection), "member joined");
             }
             Notice::JoinRefused { connection, reason } => {
-                tracing::warn!(peer = ?self.peer(connection), why = %reason, "join refused");
+                tracing::warn!(peer = ?self.peer(connection), reason = %reason, "join refused");
             }
             Notice::MachineSet { host, machine } => {
                 tracing::info!(host = host.0, %machine, "host has a machine label");
                 self.setup.show_machine(host, machine);
             }
             Notice::Ready(member) => tracing::info!(?member, "member ready"),
-            Notice::Evicted { member, reason } => tracing::warn!(?member, why = %reason, "member declared dead"),
+            Notice::Evicted { member, reason } => tracing::warn!(?member, reason = %reason, "member declared dead"),
             Notice::Violation { member, message } => {
                 tracing::warn!(?member, ?message, "message not permitted for this member");
             }

@@ -22,7 +22,7 @@ use vireo_cluster::StatefulSetConfig;
 use vireo_ops::http_post::{HttpPostError, HttpUrl, client_config};
 
 /// Maximum time of a request, its connection included.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of an answer.
 const ANSWER_BYTES: usize = 65_536;
 /// Maximum length of a text of the server in an error.
@@ -166,7 +166,7 @@ impl ScaleClient {
             object: format!("{namespace}/{name}"),
             token_file: config.token_file.clone(),
             authorities: config.authorities.clone(),
-            timeout: ANSWERED_WITHIN,
+            timeout: REQUEST_TIMEOUT,
             runtime,
         })
     }

@@ -14,7 +14,7 @@ use vireo_sctp::Waker;
 /// grants no less.
 const LEASE: u64 = 2;
 /// Interval at which a standby checks whether there is a leader.
-const STAND_BY: Duration = Duration::from_millis(250);
+const STANDBY_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Retry interval of a request that etcd did not answer.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Version of the stored format: a state without points, which release 0.2.0 reads too.
@@ -104,7 +104,7 @@ impl LeaderStoreThread {
                     is_logged = false;
                     self.report(LeaderEvent::Leads(Box::new(record)));
                     match self.hold_leadership(lease, since) {
-                        Some(why) => self.report(LeaderEvent::Deposed(why)),
+                        Some(cause) => self.report(LeaderEvent::Deposed(cause)),
                         None => {
                             // Orderly end: the next leader need not wait for the lease to expire.
                             let _ = self.etcd.revoke(lease);
@@ -120,7 +120,7 @@ impl LeaderStoreThread {
                 Err(_) => {}
             }
             // Nothing is written while another controller leads.
-            let deadline = Instant::now() + STAND_BY;
+            let deadline = Instant::now() + STANDBY_POLL_INTERVAL;
             loop {
                 match self.states.recv_deadline(deadline) {
                     Ok(_) => {}

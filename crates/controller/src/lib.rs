@@ -51,7 +51,7 @@ use vireo_sctp::Waker;
 use vireo_types::Instant;
 
 /// Maximum number of connections of non-members.
-const UNIDENTIFIED: usize = 64;
+const MAX_UNIDENTIFIED_CONNECTIONS: usize = 64;
 /// Time for which a controller without state waits for members of an existing cluster, which try to
 /// connect every 200 ms.
 const LISTENS: vireo_types::Duration = vireo_types::Duration::from_millis(600);
@@ -60,9 +60,9 @@ const PAUSE: vireo_types::Duration = vireo_types::Duration::from_secs(2);
 /// Maximum number of queued orders.
 const ORDERS: usize = 64;
 /// Maximum time until a standby controller notices that it must end.
-const STOPPED_WITHIN: Duration = Duration::from_millis(100);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum time for which a leader tries to bind an address.
-const BOUND_WITHIN: Duration = Duration::from_secs(5);
+const BIND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections per member: messages and heartbeats.
 const CONNECTIONS: usize = 2;
 const LISTENER: u64 = 0;
@@ -338,7 +338,7 @@ impl ControllerSetup {
     fn lead_in_turn(&self, leader_store: LeaderStore) -> std::io::Result<()> {
         let mut leader_store = Some(leader_store);
         while let Some(store) = leader_store.take().filter(|_| !self.is_stopped()) {
-            let record = match store.events.recv_timeout(STOPPED_WITHIN) {
+            let record = match store.events.recv_timeout(STOP_POLL_INTERVAL) {
                 Ok(LeaderEvent::Leads(record)) => *record,
                 Ok(LeaderEvent::Written(_) | LeaderEvent::Deposed(_)) | Err(RecvTimeoutError::Timeout) => {
                     leader_store = Some(store);
@@ -369,12 +369,12 @@ impl ControllerSetup {
     /// Binds the first available address. An address may belong to another machine, or be in use
     /// for a moment after a controller was stopped on this one.
     fn listen(&self) -> std::io::Result<Option<TcpListener>> {
-        let until = std::time::Instant::now() + BOUND_WITHIN;
+        let until = std::time::Instant::now() + BIND_TIMEOUT;
         while !self.is_stopped() {
             match resolve(&self.config.controllers()).and_then(|addresses| TcpListener::bind(&addresses[..])) {
                 Ok(listener) => return Ok(Some(listener)),
                 Err(error) if std::time::Instant::now() > until => return Err(error),
-                Err(_) => std::thread::sleep(STOPPED_WITHIN),
+                Err(_) => std::thread::sleep(STOP_POLL_INTERVAL),
             }
         }
         Ok(None)
@@ -430,10 +430,10 @@ impl<'a> ControllerLoop<'a> {
     fn run_until_end(&mut self) -> std::io::Result<ControllerExit> {
         while !self.setup.is_stopped() {
             self.run_once()?;
-            if self.machine.controller().is_ignorant() {
+            if self.machine.controller().must_restart() {
                 // Its members keep searching for a controller; those that have joined this one end.
-                let why = "a cluster was found after this controller had begun another one: restart it, it then learns that one";
-                return Err(std::io::Error::other(why));
+                let cause = "a cluster was found after this controller had begun another one: restart it, it then learns that one";
+                return Err(std::io::Error::other(cause));
             }
             if !self.poll_store() {
                 return Ok(ControllerExit::Deposed);
@@ -454,8 +454,8 @@ impl<'a> ControllerLoop<'a> {
                     self.on(machine::Input::Stored(epoch), clock());
                     self.flush();
                 }
-                LeaderEvent::Deposed(why) => {
-                    tracing::warn!(why, "controller lost leadership");
+                LeaderEvent::Deposed(cause) => {
+                    tracing::warn!(reason = cause, "controller lost leadership");
                     return false;
                 }
                 LeaderEvent::Leads(_) => {}
@@ -479,7 +479,7 @@ impl<'a> ControllerLoop<'a> {
         for event in &events[..ready] {
             match event.data.u64() {
                 LISTENER => {
-                    let limit = UNIDENTIFIED + self.machine.member_count() * CONNECTIONS;
+                    let limit = MAX_UNIDENTIFIED_CONNECTIONS + self.machine.member_count() * CONNECTIONS;
                     let [accepted, displaced] = self.io.accept(limit);
                     accepted.into_iter().for_each(|connection| self.on(machine::Input::Connected(connection), now));
                     displaced.into_iter().for_each(|connection| self.on(machine::Input::Disconnected(connection), now));
@@ -524,9 +524,9 @@ impl<'a> ControllerLoop<'a> {
     }
 
     /// Handles the end of a connection.
-    fn disconnect(&mut self, connection: ConnectionId, why: &FrameError) {
+    fn disconnect(&mut self, connection: ConnectionId, cause: &FrameError) {
         if let Some(member) = self.machine.member_of(connection) {
-            tracing::warn!(?member, %why, "member connection ended");
+            tracing::warn!(?member, reason = %cause, "member connection ended");
         }
         self.io.remove(connection);
         self.on(machine::Input::Disconnected(connection), clock());

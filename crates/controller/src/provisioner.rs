@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 /// Time within which a requested host must join before another is requested; doubled after each
 /// failure.
-const JOINS_WITHIN: Duration = Duration::from_secs(20);
-const AT_MOST: Duration = Duration::from_secs(600);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(20);
+const MAX_JOIN_TIMEOUT: Duration = Duration::from_secs(600);
 /// Environment variable with the wanted number of hosts, for the started program.
 const HOSTS: &str = "VIREO_HOSTS";
 
@@ -68,7 +68,7 @@ pub(super) struct HostProvisioner {
 
 impl HostProvisioner {
     pub(super) fn new(launcher: Box<dyn HostLauncher>) -> Self {
-        HostProvisioner { launcher, pending: None, within: JOINS_WITHIN }
+        HostProvisioner { launcher, pending: None, within: JOIN_TIMEOUT }
     }
 
     /// Requests a host if some are missing: `all` hosts are wanted.
@@ -78,7 +78,7 @@ impl HostProvisioner {
                 return;
             }
             let joined = missing < before;
-            self.within = if joined { JOINS_WITHIN } else { (self.within * 2).min(AT_MOST) };
+            self.within = if joined { JOIN_TIMEOUT } else { (self.within * 2).min(MAX_JOIN_TIMEOUT) };
             self.pending = None;
         }
         if missing == 0 {

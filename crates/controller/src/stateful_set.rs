@@ -19,7 +19,7 @@ const CONFLICT_DELAY: Duration = Duration::from_millis(200);
 const CONFLICTS: u32 = 5;
 /// Time for a pod to end before the number is lowered once more: longer than the grace period of
 /// the chart, 30 s.
-const LOWERED_WITHIN: Duration = Duration::from_secs(60);
+const POD_END_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval at which an error that persists is logged.
 const LOG_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -140,7 +140,7 @@ impl Reconciler {
 
     /// Returns true if a pod may end: hosts are left over, and the pod that ended last has left.
     fn may_lower(&self, surplus: usize, now: Instant) -> bool {
-        let is_awaited = |(before, at): (usize, Instant)| surplus >= before && now < at + LOWERED_WITHIN;
+        let is_awaited = |(before, at): (usize, Instant)| surplus >= before && now < at + POD_END_TIMEOUT;
         surplus > 0 && !self.lowered.is_some_and(is_awaited)
     }
 

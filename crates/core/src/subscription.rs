@@ -3,6 +3,7 @@
 //! Types are named after the services of TS 29.503. Responses arrive as events.
 
 mod areas;
+mod slice_id;
 mod terms;
 mod vectors;
 
@@ -329,6 +330,7 @@ impl Subscription {
 /// One subscribed S-NSSAI with its data networks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceSubscription {
+    #[serde(deserialize_with = "slice_id::read")]
     pub snssai: Snssai,
     /// True for a default S-NSSAI, which applies if the UE requests none.
     #[serde(default)]

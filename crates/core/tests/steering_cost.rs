@@ -26,8 +26,8 @@ fn choosing_a_host_allocates_nothing() {
                     let (time, slo) = (ServiceTime::new(20_000), Duration::from_millis(10));
                     let request = Request { bucket, owners: map.owners(bucket), pool: 0, time, slo, turn: 1 };
                     let choice = select_host(policy, &request, &fleet, &loads, Instant(1)).expect("there are hosts");
-                    loads.sent(choice.host, 0, time);
-                    loads.ended(choice.host, 0, time);
+                    loads.on_sent(choice.host, 0, time);
+                    loads.on_ended(choice.host, 0, time);
                 }
             });
             assert_eq!(counted.count_total, 0, "{policy:?} {prefer:?}");

@@ -253,7 +253,7 @@ fn path_switch_messages(goldens: &Goldens) {
     let source = with_bearer(goldens);
     let mut target = EnbUnderTest::new(goldens);
     let mut arrive = || {
-        let context = source.enb.hand_over(FIRST, (0x70, 0x70)).expect("a connection");
+        let context = source.enb.handover_context(FIRST, (0x70, 0x70)).expect("a connection");
         target.sends(&["PathSwitchRequest"], |enb, out| enb.path_switch(context, |_| true, out))
     };
     assert_eq!(arrive(), FIRST);

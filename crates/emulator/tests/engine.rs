@@ -12,7 +12,7 @@ use support::upf::Upf;
 use vireo_emulator::scenario::Scenario;
 use vireo_emulator::traffic::{ECHO_PORT, Kind};
 use vireo_emulator::usim::Concealment;
-use vireo_emulator::{Error, Load, Options, Phase, Procedure, Report};
+use vireo_emulator::{Error, Load, Options, Phase, Procedure, Report, Retry};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::security::nas_5gs::HomeNetworkPrivateKey;
 
@@ -168,6 +168,19 @@ fn refused_ue_fails_and_congested_one_comes_back() {
     let report = lab.run(&options("register")).expect("the core is there");
     assert_eq!((report.back_offs, report.succeeded), (1, 1), "{report}");
     assert!(report.latency(Procedure::Registration).expect("happened").max >= 2_000_000);
+}
+
+#[test]
+fn back_off_beyond_timeout_fails_without_retries() {
+    // The core rejects every registration, so that waiting would not end.
+    let reject = Some((GmmCause::Congestion, Some(30)));
+    let lab = Lab::new(Behaviour { reject, ..Behaviour::default() });
+    let mut options = options("register");
+    (options.retry, options.timeout) = (Retry::Never, Duration::from_secs(5));
+    let report = lab.run(&options).expect("the core is there");
+    assert_eq!((report.back_offs, report.succeeded), (0, 0), "{report}");
+    assert_eq!(report.failures.keys().collect::<Vec<_>>(), ["registration rejected: 5GMM cause #22"]);
+    assert!(report.seconds < 5.0, "{report}");
 }
 
 #[test]

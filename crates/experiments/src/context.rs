@@ -10,7 +10,7 @@ use vireo_config::Failure;
 use vireo_emulator::Rats;
 use vireo_lab::addresses::CORE;
 use vireo_lab::core::Core;
-use vireo_lab::emulator::{self, Emulated, EmulatorOptions};
+use vireo_lab::emulator::{self, EmulatorOptions, EmulatorRun};
 use vireo_lab::files::create;
 use vireo_lab::options::{CoreOptions, CpuShare, SubscriberRecords, s1_table};
 use vireo_lab::{Interrupt, Lab};
@@ -187,7 +187,7 @@ impl ExperimentContext {
     }
 
     /// Runs a load on a core to its end.
-    pub(super) fn emulate(&self, core: &mut Core, options: &EmulatorOptions) -> Result<Emulated, Failure> {
+    pub(super) fn emulate(&self, core: &mut Core, options: &EmulatorOptions) -> Result<EmulatorRun, Failure> {
         emulator::run(&self.lab, core, &self.with_rat(options.clone()), &self.interrupt)
     }
 }

@@ -187,7 +187,7 @@ fn measure(
         &session.interrupt,
     )?;
     let teids = establish(&network, &mut upf, 0..users)?;
-    let mover = Mover::new(users);
+    let mover = UserMigrator::new(users);
     // Alternate ranges: half of the users start in the second slice.
     for place in (0..mover.places).step_by(2) {
         mover.migrate(place, 1)?;
@@ -424,7 +424,7 @@ fn tally(far_ends: &LoopCounters, status: &SlicesStatus) -> String {
 }
 
 /// Migrates users back and forth, range by range.
-struct Mover {
+struct UserMigrator {
     /// Number of ranges of [`TOGETHER`] users.
     places: u32,
     moved: AtomicU64,
@@ -432,9 +432,9 @@ struct Mover {
     next: AtomicU32,
 }
 
-impl Mover {
+impl UserMigrator {
     fn new(users: u32) -> Self {
-        Mover { places: users / TOGETHER, moved: AtomicU64::new(0), next: AtomicU32::new(0) }
+        UserMigrator { places: users / TOGETHER, moved: AtomicU64::new(0), next: AtomicU32::new(0) }
     }
 
     /// Migrates the users of a range to a slice.

@@ -31,7 +31,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const SLICE: &str = "phones";
 /// Limit of the time until users have moved. Rebalancing starts only after some uneven seconds.
-const WITHIN: Duration = Duration::from_secs(15);
+const MOVE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Least share of each of the two workers in a balanced state.
 const EVEN: f64 = 0.4;
 
@@ -134,9 +134,9 @@ fn measure(
         let (rate, share) = watch(&load, Duration::from_millis(500))?;
         course.push((began.elapsed().as_secs_f64(), rate));
         took = (share > EVEN && share < 1.0 - EVEN).then(|| began.elapsed().as_secs_f64());
-        if began.elapsed() > WITHIN {
+        if began.elapsed() > MOVE_TIMEOUT {
             return Err(Failure(format!(
-                "{}: it is not even after {WITHIN:?}: {share:.2} of the packets",
+                "{}: it is not even after {MOVE_TIMEOUT:?}: {share:.2} of the packets",
                 driver.name
             )));
         }

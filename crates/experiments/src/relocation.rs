@@ -121,12 +121,12 @@ fn measure(session: &ExperimentContext, scale: Scale, rate: f64) -> Result<Reloc
     };
     let mut relocator = Relocator::new(rate, scale)?;
     let emulated = emulator::run_with(&session.lab, &mut core, &emulation, &session.interrupt, &mut |core| {
-        second.ended()?.map_or(Ok(()), |status| Err(Failure(format!("the second UPF ended with {status}"))))?;
+        second.exit_status()?.map_or(Ok(()), |status| Err(Failure(format!("the second UPF ended with {status}"))))?;
         relocator.work(core)
     })?;
     let cpu = emulated.core_cpu + second.cpu()?.saturating_sub(before);
     let counted = core.session_bytes()?;
-    let completed = core.relocated()?;
+    let completed = core.completed_relocations()?;
     let time_ms = mean_time(&relocator.api.fetch("/metrics")?) * 1e3;
     core.stop()?;
     second_upf::stop(second)?;
@@ -247,7 +247,7 @@ impl Relocator {
         if Instant::now() < due {
             return Ok(());
         }
-        let now = (Instant::now(), core.relocated()?);
+        let now = (Instant::now(), core.completed_relocations()?);
         if let Some((at, completed)) = self.sampled.replace(now) {
             let rate = (now.1 - completed) as f64 / (now.0 - at).as_secs_f64();
             self.rates.push(((now.0 - began).as_secs_f64(), rate));

@@ -6,7 +6,7 @@ use crate::plot::{Axis, Chart};
 use std::time::Duration;
 use vireo_bench::results::{Figure, Measured, OfferedLoad, Table};
 use vireo_config::Failure;
-use vireo_lab::emulator::{Emulated, EmulatorOptions, Load};
+use vireo_lab::emulator::{EmulatorOptions, EmulatorRun, Load};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "service-load",
@@ -99,7 +99,7 @@ fn measure(session: &ExperimentContext, variant: &Variant, window: u32) -> Resul
         more: vec!["--rounds".into(), rounds.to_string()],
         ..EmulatorOptions::default()
     };
-    let Emulated { result, core_cpu, .. } = session.emulate(&mut core, &options)?;
+    let EmulatorRun { result, core_cpu, .. } = session.emulate(&mut core, &options)?;
     core.stop()?;
     if result.succeeded != u64::from(ues) {
         return Err(Failure(format!(

@@ -45,7 +45,7 @@ impl From<io::Error> for FrameError {
 
 impl FrameError {
     /// Returns true if the error lasts as long as the configurations of the members do not change.
-    pub fn stays(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         matches!(self, FrameError::Greeting(_) | FrameError::Insecure(_))
     }
 
@@ -100,7 +100,7 @@ impl FrameReader {
     }
 
     /// Returns all received and not yet consumed bytes.
-    pub fn rest(&self) -> &[u8] {
+    pub fn unconsumed(&self) -> &[u8] {
         &self.octets[self.from..self.end]
     }
 
@@ -199,7 +199,7 @@ impl FrameWriter {
     }
 
     /// Returns all bytes that wait to be sent.
-    pub fn rest(&self) -> &[u8] {
+    pub fn unsent(&self) -> &[u8] {
         &self.octets[self.from..]
     }
 

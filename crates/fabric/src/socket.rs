@@ -18,12 +18,12 @@ const ROOM: usize = 24 << 10;
 #[derive(Debug)]
 pub(super) enum Socket {
     Plain(TcpStream),
-    Tls(Box<Secured>),
+    Tls(Box<TlsConnection>),
 }
 
 /// TLS connection over a TCP socket.
 #[derive(Debug)]
-pub(super) struct Secured {
+pub(super) struct TlsConnection {
     connection: Connection,
     tcp: TcpStream,
     /// True if the first byte was received and may be TLS.
@@ -37,7 +37,7 @@ impl Socket {
     pub(super) fn new(tcp: TcpStream, connection: Option<Connection>) -> Self {
         match connection {
             None => Socket::Plain(tcp),
-            Some(connection) => Socket::Tls(Box::new(Secured { connection, tcp, begun: false, over: None })),
+            Some(connection) => Socket::Tls(Box::new(TlsConnection { connection, tcp, begun: false, over: None })),
         }
     }
 
@@ -96,7 +96,7 @@ impl Socket {
     }
 }
 
-impl Secured {
+impl TlsConnection {
     fn push(&mut self) -> io::Result<()> {
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut self.tcp) {
@@ -153,7 +153,7 @@ impl Secured {
     }
 }
 
-impl Read for Secured {
+impl Read for TlsConnection {
     /// Reads as from a non-blocking socket, into a buffer of at least [`ROOM`] bytes.
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         if let Some(error) = self.over.take() {
@@ -184,7 +184,7 @@ impl Read for Secured {
     }
 }
 
-impl Write for Secured {
+impl Write for TlsConnection {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         self.push()?;
         // TLS holds one piece at a time, so that unsent data is bounded.

@@ -61,7 +61,7 @@ pub struct StreamSnapshot {
 impl Stream {
     /// Returns the state for another process; `None` with TLS, whose keys cannot be passed on.
     pub fn snapshot(&self) -> Option<StreamSnapshot> {
-        let (inbox, outbox) = (self.inbox.rest().to_vec(), self.outbox.rest().to_vec());
+        let (inbox, outbox) = (self.inbox.unconsumed().to_vec(), self.outbox.unsent().to_vec());
         self.socket.is_plain().then_some(StreamSnapshot { role: self.role, inbox, outbox })
     }
 
@@ -174,7 +174,7 @@ impl Stream {
 
     /// Appends messages that are already frames.
     pub fn frames(&mut self, frames: &FrameWriter) {
-        self.outbox.raw(frames.rest());
+        self.outbox.raw(frames.unsent());
     }
 
     /// Returns the number of unsent bytes, approximately with TLS.
@@ -252,7 +252,7 @@ impl Stream {
     /// Returns true if the peer has greeted.
     fn receive_greeting(&mut self) -> Result<bool, FrameError> {
         let Some(expected) = self.expected else { return Ok(true) };
-        match self.greeted(expected) {
+        match self.read_greeting(expected) {
             Ok(None) => return Ok(false),
             Ok(Some((role, version))) => (self.expected, self.role, self.version) = (None, Some(role), version),
             Err(error) => {
@@ -267,7 +267,7 @@ impl Stream {
     }
 
     /// Returns the role of the peer and the common version, once its greeting is complete.
-    fn greeted(&mut self, expected: &[Role]) -> Result<Option<(Role, u16)>, GreetingError> {
+    fn read_greeting(&mut self, expected: &[Role]) -> Result<Option<(Role, u16)>, GreetingError> {
         if self.inbox.first().is_some_and(|first| TLS.contains(&first)) {
             return Err(GreetingError::Tls);
         }

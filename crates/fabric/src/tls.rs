@@ -60,11 +60,11 @@ const PEERS: [&[Role]; 4] = [&[Role::Controller], &[Role::Balancer], &[Role::Hos
 struct Tls {
     identity: Identity,
     /// One element per set of roles in [`PEERS`].
-    sides: Vec<Side>,
+    sides: Vec<RoleTls>,
 }
 
 /// TLS configuration of connections to peers that have one of `roles`.
-struct Side {
+struct RoleTls {
     roles: CertificateRoles,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
@@ -72,7 +72,7 @@ struct Side {
 
 impl Tls {
     /// Returns the TLS configuration for peers of these roles.
-    fn with(&self, expected: &[Role]) -> Result<&Side, Error> {
+    fn with(&self, expected: &[Role]) -> Result<&RoleTls, Error> {
         let expected = certificates(expected);
         let side = self.sides.iter().find(|side| side.roles == expected);
         side.ok_or_else(|| Error::General(format!("bug: no connection is for {expected}")))
@@ -104,7 +104,7 @@ impl Security {
     fn new(identity: Identity) -> Result<Self, TlsError> {
         let side = |roles: &&[Role]| {
             let roles = certificates(roles);
-            Ok(Side { roles, client: Arc::new(identity.client(roles)?), server: Arc::new(identity.server(roles)?) })
+            Ok(RoleTls { roles, client: Arc::new(identity.client(roles)?), server: Arc::new(identity.server(roles)?) })
         };
         let sides = PEERS.iter().map(side).collect::<Result<_, TlsError>>()?;
         Ok(Security { tls: Some(Arc::new(Tls { identity, sides })), logged: Arc::default() })
@@ -134,9 +134,9 @@ impl Security {
     }
 
     /// Logs that a peer is refused, at a limited rate.
-    pub(super) fn refuses(&self, peer: Option<SocketAddr>, why: &FrameError) {
+    pub(super) fn refuses(&self, peer: Option<SocketAddr>, cause: &FrameError) {
         if peer.is_none_or(|peer| self.is_news(peer.ip(), Instant::now())) {
-            tracing::warn!(?peer, %why, "fabric connection refused");
+            tracing::warn!(?peer, reason = %cause, "fabric connection refused");
         }
     }
 

@@ -318,12 +318,12 @@ impl Core {
 
     /// Returns the number of relocations that are complete, with the session deleted at the source
     /// UPF.
-    pub fn relocated(&self) -> Result<u64, Failure> {
+    pub fn completed_relocations(&self) -> Result<u64, Failure> {
         self.labelled(r#"vireo_procedures_completed_total{procedure="relocation",result="success",cause=""}"#)
     }
 
     /// Returns the number of sessions with changed QoS that UPF and UE have confirmed.
-    pub(crate) fn modified(&self) -> Result<u64, Failure> {
+    pub(crate) fn modified_sessions(&self) -> Result<u64, Failure> {
         self.labelled(r#"vireo_procedures_completed_total{procedure="session_modification",result="success",cause=""}"#)
     }
 
@@ -339,8 +339,9 @@ impl Core {
 
     /// Returns the procedures that each host's UEs have completed, by the role of the serving host.
     /// `None` for hosts that do not answer any more.
-    pub fn procedures_served(&self) -> Result<Vec<Option<Served>>, Failure> {
-        let of = |host: &ClusterProcess| host.metrics_text().map(|text| text.as_deref().map(Served::from_metrics));
+    pub fn procedures_served(&self) -> Result<Vec<Option<ServedProcedures>>, Failure> {
+        let of =
+            |host: &ClusterProcess| host.metrics_text().map(|text| text.as_deref().map(ServedProcedures::from_metrics));
         self.hosts.iter().map(of).collect()
     }
 
@@ -401,7 +402,7 @@ impl Core {
         self.sba_processes.iter_mut().try_for_each(SbaProcess::check)?;
         let parts = self.controller.iter_mut().chain(&mut self.etcd);
         self.hosts.iter_mut().chain(&mut self.balancers).chain(parts).try_for_each(ClusterProcess::check)?;
-        match self.process.ended()? {
+        match self.process.exit_status()? {
             None => Ok(()),
             Some(status) => {
                 let words = self.process.last_words(LAST_WORDS);
@@ -432,21 +433,21 @@ impl Core {
 
 /// Number of procedures by the role of the host that served them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Served {
+pub struct ServedProcedures {
     pub by_owner: u64,
     pub by_replica: u64,
 }
 
-impl Served {
+impl ServedProcedures {
     fn from_metrics(text: &str) -> Self {
         let of = |role: &str| series(text, &format!("vireo_procedures_served_total{{role={role:?}}}"));
-        Served { by_owner: of("owner"), by_replica: of("replica") }
+        ServedProcedures { by_owner: of("owner"), by_replica: of("replica") }
     }
 }
 
-impl std::iter::Sum for Served {
+impl std::iter::Sum for ServedProcedures {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Served::default(), |sum, served| Served {
+        all.fold(ServedProcedures::default(), |sum, served| ServedProcedures {
             by_owner: sum.by_owner + served.by_owner,
             by_replica: sum.by_replica + served.by_replica,
         })

@@ -103,7 +103,7 @@ impl EmulatorOptions {
 
 /// Result and measurements of an emulator run.
 #[derive(Debug)]
-pub struct Emulated {
+pub struct EmulatorRun {
     /// Result that the emulator reports.
     pub result: EmulatorResult,
     /// CPU time of the emulator, from the kernel.
@@ -254,7 +254,12 @@ impl EmulatorResult {
 }
 
 /// Runs the emulator to its end.
-pub fn run(lab: &Lab, core: &mut Core, options: &EmulatorOptions, interrupt: &Interrupt) -> Result<Emulated, Failure> {
+pub fn run(
+    lab: &Lab,
+    core: &mut Core,
+    options: &EmulatorOptions,
+    interrupt: &Interrupt,
+) -> Result<EmulatorRun, Failure> {
     run_with(lab, core, options, interrupt, &mut |_| Ok(()))
 }
 
@@ -265,7 +270,7 @@ pub fn run_with(
     options: &EmulatorOptions,
     interrupt: &Interrupt,
     meanwhile: &mut dyn FnMut(&mut Core) -> Result<(), Failure>,
-) -> Result<Emulated, Failure> {
+) -> Result<EmulatorRun, Failure> {
     let core_before = core.cpu()?;
     let children_before = process::cpu_of_ended_children()?;
     let mut emulator = Emulator::start(lab, options)?;
@@ -275,7 +280,7 @@ pub fn run_with(
         meanwhile(core)?;
         std::thread::sleep(SAMPLE_EVERY);
     }
-    Ok(Emulated {
+    Ok(EmulatorRun {
         result: emulator.result()?,
         cpu: process::cpu_of_ended_children()?.saturating_sub(children_before),
         core_cpu: core.cpu()?.saturating_sub(core_before),
@@ -317,7 +322,7 @@ impl Emulator {
     /// Returns true if the emulator has ended. Returns an error if it failed or exceeded its time
     /// limit.
     pub fn has_ended(&mut self, core: &mut Core, interrupt: &Interrupt) -> Result<bool, Failure> {
-        if self.process.ended()?.is_some() {
+        if self.process.exit_status()?.is_some() {
             return Ok(true);
         }
         core.check()?;

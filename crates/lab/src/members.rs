@@ -246,13 +246,13 @@ impl ClusterProcess {
 
     /// Returns true if the process has ended.
     pub(crate) fn has_ended(&mut self) -> Result<bool, Failure> {
-        Ok(self.process.ended()?.is_some())
+        Ok(self.process.exit_status()?.is_some())
     }
 
     /// Returns an error if the process has ended without an injected fault.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
         let (befallen, leaves) = (self.fate.is_some(), self.leaves || self.may_leave);
-        match self.process.ended()?.filter(|status| !(befallen || leaves && status.success())) {
+        match self.process.exit_status()?.filter(|status| !(befallen || leaves && status.success())) {
             None => Ok(()),
             Some(status) => Err(self.failure(&format!("ended early ({status})"))),
         }

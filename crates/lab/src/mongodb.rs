@@ -71,7 +71,7 @@ fn start(lab: &Lab, name: &'static str, command: &mut Command, port: u16, remedy
     let mut process = started.map_err(|error| Failure(format!("{name} does not start ({error}): {remedy}")))?;
     let end = Instant::now() + START_WITHIN;
     while !lab.core.run(|| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())? {
-        if process.ended()?.is_some() || Instant::now() > end {
+        if process.exit_status()?.is_some() || Instant::now() > end {
             let words = process.last_words(5);
             return Err(Failure(format!("{name} does not answer at port {port}; it says:\n{words}")));
         }

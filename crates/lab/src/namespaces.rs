@@ -172,7 +172,7 @@ mod tests {
         }
         assert!(child.resident_bytes().unwrap() > 100_000);
         let begun = Instant::now();
-        assert_eq!(child.ended().unwrap(), None);
+        assert_eq!(child.exit_status().unwrap(), None);
         assert!(!child.terminate().unwrap().success(), "sleep ends by the signal");
         assert!(begun.elapsed() < Duration::from_secs(5));
         assert!(process::cpu_of_ended_children().unwrap() > Duration::from_millis(1));

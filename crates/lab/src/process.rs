@@ -66,7 +66,7 @@ impl Process {
     }
 
     /// Returns the exit status, if the process has ended.
-    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+    pub fn exit_status(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 

@@ -36,7 +36,7 @@ impl Redis {
         })?;
         let until = Instant::now() + START_WITHIN;
         while !lab.core.run(answers)? {
-            if process.ended()?.is_some() || Instant::now() > until {
+            if process.exit_status()?.is_some() || Instant::now() > until {
                 let words = process.last_words(5);
                 return Err(Failure(format!("redis-server does not answer at {ADDRESS}; it says:\n{words}")));
             }
@@ -61,7 +61,7 @@ impl Redis {
             Process::start("distance", &lab.core, &mut command, Some(create(Path::new("/tmp/distance.log"))?))?;
         let until = Instant::now() + START_WITHIN;
         while !lab.core.run(|| TcpStream::connect(FAR).is_ok())? {
-            if proxy.ended()?.is_some() || Instant::now() > until {
+            if proxy.exit_status()?.is_some() || Instant::now() > until {
                 return Err(Failure(format!("nobody listens at {FAR}; it says:\n{}", proxy.last_words(5))));
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -70,7 +70,7 @@ impl Redis {
     }
 
     /// Returns the operation counts that the server reports.
-    pub fn spent(&self, lab: &Lab) -> Result<OperationCounts, Failure> {
+    pub fn operation_counts(&self, lab: &Lab) -> Result<OperationCounts, Failure> {
         let info = lab.core.run(info)??;
         Ok(OperationCounts { cpu: self.process.cpu()?, ..OperationCounts::read(&info) })
     }

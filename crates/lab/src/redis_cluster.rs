@@ -21,9 +21,9 @@ const FIRST_PORT: u16 = 7000;
 const SLOTS: usize = 16_384;
 const DIRECTORY: &str = "/tmp/redis-cluster";
 /// Silence after which the nodes declare a node dead (ms).
-const SILENT: &str = "1000";
+const NODE_TIMEOUT_MS: &str = "1000";
 /// Time limit far above the usual duration.
-const WITHIN: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Running cluster. Dropping it kills the nodes.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl RedisCluster {
             let port = port(node).to_string();
             let mut command = Command::new("redis-server");
             command.args(["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"]);
-            command.args(["--dir", DIRECTORY, "--cluster-enabled", "yes", "--cluster-node-timeout", SILENT]);
+            command.args(["--dir", DIRECTORY, "--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT_MS]);
             command.args(["--cluster-config-file", &format!("nodes-{port}.conf")]);
             let log = create(&Path::new(DIRECTORY).join(format!("{port}.log")))?;
             Process::start("redis", &lab.core, &mut command, Some(log)).map(Some).map_err(|error| {
@@ -111,10 +111,10 @@ fn join() -> Result<(), Failure> {
 
 /// Waits until a condition holds.
 fn until(not: &str, is_so: impl Fn() -> bool) -> Result<(), Failure> {
-    let end = Instant::now() + WITHIN;
+    let end = Instant::now() + START_TIMEOUT;
     while !is_so() {
         if Instant::now() > end {
-            return Err(Failure(format!("the Redis Cluster is not ready after {WITHIN:?}: {not}")));
+            return Err(Failure(format!("the Redis Cluster is not ready after {START_TIMEOUT:?}: {not}")));
         }
         std::thread::sleep(Duration::from_millis(10));
     }

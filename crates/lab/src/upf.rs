@@ -38,7 +38,7 @@ impl Upf {
         let mut process = process::on_processors(processors, start)??;
         let deadline = Instant::now() + START_WITHIN;
         loop {
-            if let Some(status) = process.ended()? {
+            if let Some(status) = process.exit_status()? {
                 return Err(Failure(format!("the UPF ended ({status}); it says:\n{}", process.last_words(LAST_WORDS))));
             }
             interrupt.check()?;

@@ -40,11 +40,11 @@ static SUPPRESSED: AtomicU64 = AtomicU64::new(0);
 static PARENT: OnceLock<(File, u64)> = OnceLock::new();
 static WORKERS: Mutex<Option<Workers>> = Mutex::new(None);
 
-pub(crate) fn dropped(lines: u64) {
+pub(crate) fn count_dropped(lines: u64) {
     DROPPED.fetch_add(lines, Relaxed);
 }
 
-pub(crate) fn suppressed() {
+pub(crate) fn count_suppressed() {
     SUPPRESSED.fetch_add(1, Relaxed);
 }
 

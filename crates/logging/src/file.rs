@@ -53,7 +53,7 @@ impl LogFile {
         let terminal = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let (pipe, writer) = io::pipe()?;
         let idle = Arc::new(AtomicBool::new(false));
-        let copy = Copy { file, pipe: pipe.try_clone()?, idle: idle.clone(), terminal: terminal.try_clone()? };
+        let copy = CopyThread { file, pipe: pipe.try_clone()?, idle: idle.clone(), terminal: terminal.try_clone()? };
         std::thread::Builder::new().name("log-file".into()).spawn(move || copy.run())?;
         rustix::stdio::dup2_stderr(&writer)?;
         Ok(LogFile { pipe, idle, terminal })
@@ -84,14 +84,14 @@ impl LogFile {
 }
 
 /// The thread that copies the pipe to the file.
-struct Copy {
+struct CopyThread {
     file: RotatingFile,
     pipe: PipeReader,
     idle: Arc<AtomicBool>,
     terminal: File,
 }
 
-impl Copy {
+impl CopyThread {
     fn run(mut self) {
         let mut buffer = vec![0; CHUNK];
         let mut has_failed = false;
@@ -108,8 +108,8 @@ impl Copy {
             };
             match self.file.append(octets) {
                 Ok(()) => has_failed = false,
-                Err(Unwritten { lines, error }) => {
-                    counts::dropped(lines);
+                Err(FailedWrite { lines, error }) => {
+                    counts::count_dropped(lines);
                     if !has_failed {
                         let path = self.file.path.display();
                         // Ignores a write error: standard error is closed.
@@ -124,7 +124,7 @@ impl Copy {
 
 /// A write that failed.
 #[derive(Debug)]
-struct Unwritten {
+struct FailedWrite {
     /// Lines that are not in the file, or only in part.
     lines: u64,
     error: io::Error,
@@ -148,12 +148,12 @@ impl RotatingFile {
     }
 
     /// Appends bytes. Starts a new file between two lines where the limit requires it.
-    fn append(&mut self, mut octets: &[u8]) -> Result<(), Unwritten> {
+    fn append(&mut self, mut octets: &[u8]) -> Result<(), FailedWrite> {
         while !octets.is_empty() {
             let written = self.append_part(octets).map_err(|error| {
                 self.at_line_start = true;
                 let lines = octets.iter().filter(|octet| **octet == b'\n').count().max(1);
-                Unwritten { lines: lines as u64, error }
+                FailedWrite { lines: lines as u64, error }
             })?;
             octets = &octets[written..];
         }

@@ -23,6 +23,6 @@ mod rate_limit;
 
 pub use escape::Escaped;
 pub use file::{FileLimits, LogFile};
-pub use limiter::{Limits, Suppressed};
+pub use limiter::{Limits, SuppressedLines};
 pub use output::{Output, Report, Value};
 pub use rate_limit::{PEER_FIELDS, RateLimit};

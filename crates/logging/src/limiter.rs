@@ -34,18 +34,18 @@ impl Default for Limits {
 
 /// Text of a bounded length; the rest is cut off.
 #[derive(Clone, Copy)]
-pub(crate) struct Short<const N: usize> {
+pub(crate) struct BoundedText<const N: usize> {
     octets: [u8; N],
     length: usize,
 }
 
-impl<const N: usize> Default for Short<N> {
+impl<const N: usize> Default for BoundedText<N> {
     fn default() -> Self {
-        Short { octets: [0; N], length: 0 }
+        BoundedText { octets: [0; N], length: 0 }
     }
 }
 
-impl<const N: usize> Short<N> {
+impl<const N: usize> BoundedText<N> {
     pub(crate) fn new(value: &dyn fmt::Debug) -> Self {
         let mut text = Self::default();
         // a longer text is truncated, and a value whose formatting fails is empty
@@ -58,7 +58,7 @@ impl<const N: usize> Short<N> {
     }
 }
 
-impl<const N: usize> Write for Short<N> {
+impl<const N: usize> Write for BoundedText<N> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = N - self.length;
         let fits = (0..=room.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
@@ -102,7 +102,7 @@ struct Peer {
 
 /// Suppressed lines of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Suppressed {
+pub struct SuppressedLines {
     /// Level of the first of them.
     pub level: Level,
     /// Text of the first of them.
@@ -172,7 +172,7 @@ impl Limiter {
     }
 
     /// Returns the suppressed lines of periods that have ended by `now`, or of all periods.
-    pub(crate) fn ended(&mut self, now: Instant, all: bool) -> Vec<Suppressed> {
+    pub(crate) fn take_ended(&mut self, now: Instant, all: bool) -> Vec<SuppressedLines> {
         let period = self.limits.period;
         let mut ended = Vec::new();
         self.kinds.retain(|_, kind| {
@@ -205,11 +205,11 @@ impl Kind {
         })
     }
 
-    fn suppressed(&mut self) -> Option<Suppressed> {
+    fn suppressed(&mut self) -> Option<SuppressedLines> {
         let text = self.text.take()?.into();
         let concerned = || self.peers.iter().filter(|peer| peer.suppressed > 0);
         let most = concerned().max_by_key(|peer| peer.suppressed);
-        Some(Suppressed {
+        Some(SuppressedLines {
             level: self.level,
             text,
             count: self.suppressed,
@@ -220,8 +220,8 @@ impl Kind {
 }
 
 /// Returns a peer without its port, which the peer may change with each connection.
-fn host(peer: &str) -> Short<64> {
-    let mut name = Short::default();
+fn host(peer: &str) -> BoundedText<64> {
+    let mut name = BoundedText::default();
     // no name is longer than the buffer, because `peer` is not
     let _ = match peer.parse::<SocketAddr>() {
         Ok(address) => write!(name, "{}", address.ip()),
@@ -282,8 +282,8 @@ mod tests {
             self.limiter.admits(&line, self.now, || format!("{detail} of {peer}"))
         }
 
-        fn ended(&mut self) -> Vec<Suppressed> {
-            self.limiter.ended(self.now, false)
+        fn take_ended(&mut self) -> Vec<SuppressedLines> {
+            self.limiter.take_ended(self.now, false)
         }
     }
 
@@ -295,17 +295,17 @@ mod tests {
         assert_eq!(written, 5, "whatever the port is");
         assert!(log.admits(&site, "", "10.0.0.2:1"), "another peer has lines of its own");
         assert!(log.admits(&other, "", "10.0.0.1:1"), "and another kind");
-        assert_eq!(log.ended(), [], "the period has not ended");
+        assert_eq!(log.take_ended(), [], "the period has not ended");
         log.now += Duration::from_secs(10);
-        let count = Suppressed {
+        let count = SuppressedLines {
             level: Level::WARN,
             text: " of 10.0.0.1:5".into(),
             count: 49_995,
             peers: 1,
             peer: "10.0.0.1".into(),
         };
-        assert_eq!(log.ended(), [count]);
-        assert_eq!(log.ended(), [], "once");
+        assert_eq!(log.take_ended(), [count]);
+        assert_eq!(log.take_ended(), [], "once");
         assert!(log.admits(&site, "", "10.0.0.1:1"), "a new period");
     }
 
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(peers.filter(|peer| log.admits(&site, "", peer)).count(), 20);
         assert!(log.limiter.kinds.values().all(|kind| kind.peers.len() == 32));
         log.now += Duration::from_secs(10);
-        let ended = log.ended();
+        let ended = log.take_ended();
         assert_eq!((ended[0].count, ended[0].peers, ended.len()), (99_980, 12, 1));
         assert!(log.limiter.kinds.is_empty(), "nothing is kept of a quiet kind");
     }
@@ -340,7 +340,7 @@ mod tests {
         let [site, _] = sites();
         let mut log = Log::new();
         assert_eq!((0..100).filter(|_| log.admits(&site, "", "")).count(), 20);
-        let all = log.limiter.ended(log.now, true);
+        let all = log.limiter.take_ended(log.now, true);
         assert_eq!((all[0].count, all[0].peers, all[0].peer.as_str()), (80, 0, ""));
     }
 
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn long_values_are_cut() {
-        let text = Short::<8>::new(&format_args!("{}", "ü".repeat(9)));
+        let text = BoundedText::<8>::new(&format_args!("{}", "ü".repeat(9)));
         assert_eq!(text.as_str(), "üüüü");
         assert_eq!(host("[2001:db8::1]:8805").as_str(), "2001:db8::1");
         assert_eq!(host("gnb-7").as_str(), "gnb-7");

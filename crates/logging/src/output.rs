@@ -1,7 +1,7 @@
 //! The bounded queue in front of standard error, and its writer thread.
 
 use crate::counts::{self, Counts};
-use crate::limiter::Suppressed;
+use crate::limiter::SuppressedLines;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::File;
 use std::io::{self, Write};
@@ -71,7 +71,7 @@ impl Output {
     pub fn start(
         file: File,
         format: impl Fn(&Report) -> String + Send + 'static,
-        suppressed: impl FnMut(bool) -> Vec<Suppressed> + Send + 'static,
+        suppressed: impl FnMut(bool) -> Vec<SuppressedLines> + Send + 'static,
     ) -> io::Result<Self> {
         let (queue, lines) = sync_channel(LINES);
         let shared = Arc::new(Shared::default());
@@ -109,7 +109,7 @@ impl Output {
             || self.queue.try_send(octets).is_err()
         {
             self.shared.waiting.fetch_sub(length, Ordering::Relaxed);
-            counts::dropped(1);
+            counts::count_dropped(1);
             self.shared.settled.fetch_add(1, Ordering::Release);
         }
     }
@@ -174,7 +174,7 @@ struct Thread {
     lines: Receiver<Box<[u8]>>,
     shared: Arc<Shared>,
     format: Box<dyn Fn(&Report) -> String + Send>,
-    suppressed: Box<dyn FnMut(bool) -> Vec<Suppressed> + Send>,
+    suppressed: Box<dyn FnMut(bool) -> Vec<SuppressedLines> + Send>,
     /// Dropped lines that are already reported.
     dropped: u64,
     /// Counts last reported to the parent process.
@@ -193,7 +193,7 @@ impl Thread {
                 Ok(line) => {
                     self.shared.waiting.fetch_sub(line.len(), Ordering::Relaxed);
                     if !self.write(&line) {
-                        counts::dropped(1);
+                        counts::count_dropped(1);
                     }
                     self.shared.settled.fetch_add(1, Ordering::Release);
                 }
@@ -216,7 +216,7 @@ impl Thread {
 
     /// Reports suppressed and dropped lines, bypassing the queue and the filters.
     fn report_losses(&mut self, finish: bool) {
-        for Suppressed { level, text, count, peers, peer } in (self.suppressed)(finish) {
+        for SuppressedLines { level, text, count, peers, peer } in (self.suppressed)(finish) {
             let mut fields = vec![("line", Value::Text(text)), ("count", Value::Number(count))];
             if peers > 0 {
                 // a peer name has at most the length of a `Short`
@@ -369,7 +369,7 @@ mod tests {
     fn suppressed_lines_are_reported_at_the_end() {
         let _guard = exclusive();
         let (from, to) = pipe();
-        let of = |all: bool| Suppressed {
+        let of = |all: bool| SuppressedLines {
             level: Level::INFO,
             text: format!("node: {all}"),
             count: 49_995,

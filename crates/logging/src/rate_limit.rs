@@ -1,7 +1,7 @@
 //! The `tracing` layer that limits lines by kind and peer.
 
 use crate::counts;
-use crate::limiter::{Limiter, Limits, Line, Short, Suppressed};
+use crate::limiter::{BoundedText, Limiter, Limits, Line, SuppressedLines};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -36,8 +36,8 @@ impl RateLimit {
 
     /// Returns the suppressed lines of periods that have ended by `now`, or, with `all`, of all
     /// periods.
-    pub fn ended(&self, now: Instant, all: bool) -> Vec<Suppressed> {
-        self.limiter.lock().unwrap_or_else(PoisonError::into_inner).ended(now, all)
+    pub fn take_ended(&self, now: Instant, all: bool) -> Vec<SuppressedLines> {
+        self.limiter.lock().unwrap_or_else(PoisonError::into_inner).take_ended(now, all)
     }
 }
 
@@ -58,7 +58,7 @@ impl<S: Subscriber> Layer<S> for RateLimit {
         let admitted = limiter.admits(&line, Instant::now(), text);
         drop(limiter);
         if !admitted {
-            counts::suppressed();
+            counts::count_suppressed();
         }
         admitted
     }
@@ -66,16 +66,21 @@ impl<S: Subscriber> Layer<S> for RateLimit {
 
 /// The parts of a line that the limiter uses.
 struct Fields {
-    peer: Short<64>,
+    peer: BoundedText<64>,
     /// Index of the peer's field in [`PEER_FIELDS`].
     rank: usize,
-    detail: Short<32>,
-    text: Short<TEXT>,
+    detail: BoundedText<32>,
+    text: BoundedText<TEXT>,
 }
 
 impl Default for Fields {
     fn default() -> Self {
-        Fields { peer: Short::default(), rank: PEER_FIELDS.len(), detail: Short::default(), text: Short::default() }
+        Fields {
+            peer: BoundedText::default(),
+            rank: PEER_FIELDS.len(),
+            detail: BoundedText::default(),
+            text: BoundedText::default(),
+        }
     }
 }
 
@@ -83,11 +88,11 @@ impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let name = field.name();
         if name == "message" {
-            self.text = Short::new(value);
+            self.text = BoundedText::new(value);
         } else if DETAIL_FIELDS.contains(&name) {
-            self.detail = Short::new(value);
+            self.detail = BoundedText::new(value);
         } else if let Some(rank) = PEER_FIELDS[..self.rank].iter().position(|peer| *peer == name) {
-            (self.peer, self.rank) = (Short::new(value), rank);
+            (self.peer, self.rank) = (BoundedText::new(value), rank);
         }
     }
 
@@ -136,7 +141,7 @@ mod tests {
             }
             assert_eq!(written(), 10);
         });
-        let mut ended = limit.ended(Instant::now(), true);
+        let mut ended = limit.take_ended(Instant::now(), true);
         ended.sort_by_key(|kind| kind.count);
         let counts: Vec<_> = ended.iter().map(|kind| (kind.count, kind.peer.as_str(), kind.peers)).collect();
         assert_eq!(counts, [(4, "\"gnb\"", 1), (13, "\"gnb\"", 1), (980, "", 0), (994, "192.0.2.1", 1)]);

@@ -1,4 +1,4 @@
-use super::{Config, Counters, Event, InProcess, N4, N4Snapshot, Sink, SubmitError, Submitted};
+use super::{Config, Counters, Event, InProcess, N4, N4Snapshot, Sink, SubmitError, SubmitResult};
 use crate::udp::{DatagramReceiver, DatagramSender};
 use crate::user_data::UserDataSocket;
 use std::collections::VecDeque;
@@ -200,12 +200,12 @@ impl Endpoint {
         seid: Seid,
         message: &[u8],
         events: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Submitted, SubmitError> {
+    ) -> Result<SubmitResult, SubmitError> {
         if gtpu::is_g_pdu(message) {
             if let Some(user_data) = &mut self.user_data {
                 user_data.push(upf, message);
             }
-            return Ok(Submitted::Sent);
+            return Ok(SubmitResult::Sent);
         }
         self.with(now, events, |n4, wire| n4.submit(now, upf, key, seid, message, wire))
     }

@@ -91,7 +91,7 @@ pub enum Event<'a> {
 
 /// Result of submitting a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Submitted {
+pub enum SubmitResult {
     Sent,
     /// Nothing was sent yet. A request of the same key is unanswered, or the association is being
     /// taken over.

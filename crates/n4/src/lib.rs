@@ -43,7 +43,7 @@ mod user_data;
 
 pub use config::Config;
 pub use endpoint::Endpoint;
-pub use event::{Counters, Event, Sink, SubmitError, Submitted};
+pub use event::{Counters, Event, Sink, SubmitError, SubmitResult};
 pub use in_process::InProcess;
 pub use snapshot::N4Snapshot;
 
@@ -201,28 +201,28 @@ impl N4 {
         seid: Seid,
         message: &[u8],
         sink: &mut dyn Sink,
-    ) -> Result<Submitted, SubmitError> {
+    ) -> Result<SubmitResult, SubmitError> {
         let now = self.advance(now);
         let kind = Message::new(message).map_err(SubmitError::Malformed)?.message_type();
         if kind.is_response() {
             self.send_response(now, upf, message, sink);
-            return Ok(Submitted::Sent);
+            return Ok(SubmitResult::Sent);
         }
         let peer = self.peer_of(upf).ok_or(SubmitError::UnknownUpf(upf))?;
         if key.is_some_and(|key| self.pending.has_key(key)) {
             self.counters.resubmitted += 1;
-            return Ok(Submitted::Waiting);
+            return Ok(SubmitResult::Waiting);
         }
         let entry = &self.peers[usize::from(peer)];
         let full = self.pending.is_full() || self.waiting.len() >= self.config.outstanding;
         if entry.is_taken_over() && !full {
             self.waiting.push(QueuedRequest { peer, key, seid, message: message.to_vec() });
-            return Ok(Submitted::Waiting);
+            return Ok(SubmitResult::Waiting);
         }
         if !entry.state.is_up() {
             return Err(if full { SubmitError::Full } else { SubmitError::NoAssociation(upf) });
         }
-        let before = key.and_then(|key| self.pending.answered(now, key));
+        let before = key.and_then(|key| self.pending.recently_answered(now, key));
         let sequence = before.filter(|(at, n)| *at == peer && !self.pending.has_number(peer, *n)).map(|(_, n)| n);
         let named = key.filter(|_| self.config.shared).map(sequence_of);
         let named = named.filter(|sequence| self.pending.is_free(now, peer, *sequence));
@@ -245,7 +245,7 @@ impl N4 {
         let request = Request { peer, sequence, kind, purpose: Purpose::Session, seid, key };
         self.request(request, self.config.n1, &mut octets, sink);
         self.scratch = octets;
-        Ok(Submitted::Sent)
+        Ok(SubmitResult::Sent)
     }
 
     /// Sends the response to a UPF's request, and stores it for repeats. The destination is the
@@ -312,8 +312,8 @@ impl N4 {
     /// Drops a datagram from an address that is not permitted.
     fn drop_unlisted(&mut self, now: Instant, from: SocketAddr) {
         self.counters.unlisted += 1;
-        if let Some(left_out) = self.lines.admit((), from.ip(), now) {
-            tracing::warn!(peer = %from, left_out, "PFCP from an address that is not in n4.allow");
+        if let Some(suppressed) = self.lines.admit((), from.ip(), now) {
+            tracing::warn!(peer = %from, suppressed, "PFCP from an address that is not in n4.allow");
         }
     }
 

@@ -21,7 +21,7 @@ struct Entry<K> {
     kind: K,
     peer: IpAddr,
     written: Instant,
-    left_out: u64,
+    suppressed: u64,
 }
 
 impl<K> Default for LogLimit<K> {
@@ -36,17 +36,17 @@ impl<K: Copy + PartialEq> LogLimit<K> {
     pub fn admit(&mut self, kind: K, peer: IpAddr, now: Instant) -> Option<u64> {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.kind == kind && entry.peer == peer) {
             if now.since(entry.written) < INTERVAL {
-                entry.left_out += 1;
+                entry.suppressed += 1;
                 return None;
             }
             entry.written = now;
-            return Some(std::mem::take(&mut entry.left_out) + std::mem::take(&mut self.unlisted));
+            return Some(std::mem::take(&mut entry.suppressed) + std::mem::take(&mut self.unlisted));
         }
         if self.entries.len() >= ENTRIES {
             let unlisted = &mut self.unlisted;
             self.entries.retain(|entry| {
                 let recent = now.since(entry.written) < INTERVAL;
-                *unlisted += if recent { 0 } else { entry.left_out };
+                *unlisted += if recent { 0 } else { entry.suppressed };
                 recent
             });
         }
@@ -54,7 +54,7 @@ impl<K: Copy + PartialEq> LogLimit<K> {
             self.unlisted += 1;
             return None;
         }
-        self.entries.push(Entry { kind, peer, written: now, left_out: 0 });
+        self.entries.push(Entry { kind, peer, written: now, suppressed: 0 });
         Some(std::mem::take(&mut self.unlisted))
     }
 }

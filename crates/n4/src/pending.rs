@@ -134,14 +134,14 @@ pub(super) struct Pending {
     /// Numbers of answered requests with keys. If `spares` is set, other requests do not use
     /// answered numbers. Numbers derive from keys then, and a UPF would take another request for a
     /// repeat.
-    answered: Recent<RequestKey, RequestNumber>,
+    answered: RecentEvents<RequestKey, RequestNumber>,
     /// UPF whose answered requests nobody submits again, so that they are not remembered.
     lossless: Option<PeerIndex>,
     spares: bool,
-    spared: Recent<RequestNumber, ()>,
+    spared: RecentEvents<RequestNumber, ()>,
     /// Numbers of session establishments without response after all repeats. Their responses may
     /// still arrive.
-    timed_out: Recent<RequestNumber, ()>,
+    timed_out: RecentEvents<RequestNumber, ()>,
 }
 
 impl Pending {
@@ -154,11 +154,11 @@ impl Pending {
             due: VecDeque::new(),
             by_number: FxHashMap::default(),
             by_key: FxHashMap::default(),
-            answered: Recent::new(limit, memory),
+            answered: RecentEvents::new(limit, memory),
             lossless: None,
             spares,
-            spared: Recent::new(limit, memory),
-            timed_out: Recent::new(limit, TIMED_OUT_MEMORY),
+            spared: RecentEvents::new(limit, memory),
+            timed_out: RecentEvents::new(limit, TIMED_OUT_MEMORY),
         }
     }
 
@@ -173,7 +173,7 @@ impl Pending {
 
     /// Returns the requests that are remembered after their end.
     pub(super) fn recent(&self) -> RecentRequests {
-        let numbers = |recent: &Recent<RequestNumber, ()>| {
+        let numbers = |recent: &RecentEvents<RequestNumber, ()>| {
             recent.iter().map(|entry| RecentNumber { expires_at: entry.expires_at, number: entry.key }).collect()
         };
         let answered = self.answered.iter().map(|RecentEntry { expires_at, key, value }| AnsweredRequest {
@@ -234,7 +234,7 @@ impl Pending {
     }
 
     /// Returns the UPF and sequence number of a recently answered request with this key.
-    pub(super) fn answered(&mut self, now: Instant, key: u64) -> Option<RequestNumber> {
+    pub(super) fn recently_answered(&mut self, now: Instant, key: u64) -> Option<RequestNumber> {
         self.answered.get(now, RequestKey(key)).copied()
     }
 
@@ -356,23 +356,23 @@ impl Pending {
 
 /// Recent events: at most `limit` entries, of the last `memory`.
 #[derive(Debug)]
-struct Recent<K, V> {
+struct RecentEvents<K, V> {
     limit: usize,
     memory: Duration,
     values: FxHashMap<K, V>,
     order: VecDeque<(Instant, K)>,
 }
 
-/// An entry of [`Recent`].
+/// An entry of [`RecentEvents`].
 struct RecentEntry<'a, K, V> {
     expires_at: Instant,
     key: K,
     value: &'a V,
 }
 
-impl<K: Copy + Eq + Hash, V> Recent<K, V> {
+impl<K: Copy + Eq + Hash, V> RecentEvents<K, V> {
     fn new(limit: usize, memory: Duration) -> Self {
-        Recent { limit, memory, values: FxHashMap::default(), order: VecDeque::new() }
+        RecentEvents { limit, memory, values: FxHashMap::default(), order: VecDeque::new() }
     }
 
     fn put(&mut self, now: Instant, key: K, value: V) {

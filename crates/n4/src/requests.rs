@@ -63,7 +63,7 @@ impl N4 {
                 self.refuse(peer, message, Cause::NO_ESTABLISHED_ASSOCIATION, sink);
             }
             MessageType::ASSOCIATION_UPDATE_REQUEST => self.on_update(now, peer, message, sink),
-            MessageType::ASSOCIATION_RELEASE_REQUEST => self.on_release(now, peer, message, sink),
+            MessageType::ASSOCIATION_RELEASE_REQUEST => self.on_release_request(now, peer, message, sink),
             MessageType::NODE_REPORT_REQUEST => self.on_node_report(peer, message, sink),
             MessageType::SESSION_REPORT_REQUEST => self.on_session_report(now, peer, message, octets, sink),
             _ => self.refuse(peer, message, Cause::SERVICE_NOT_SUPPORTED, sink),
@@ -89,7 +89,7 @@ impl N4 {
         let newer = |before: RecoveryTimeStamp| (request.recovery_time_stamp.0.wrapping_sub(before.0) as i32) > 0;
         if matches!(entry.state, State::Up { .. } | State::Lost { .. }) && entry.recovery.is_some_and(newer) {
             entry.recovery = Some(request.recovery_time_stamp);
-            self.restarted(now, peer, sink);
+            self.on_restart(now, peer, sink);
         }
     }
 
@@ -114,7 +114,7 @@ impl N4 {
                 self.peers[usize::from(peer)].state = State::SettingUp;
                 self.peers[usize::from(peer)].recovery = None;
             }
-            self.associated(now, peer, request.recovery_time_stamp, features, sink);
+            self.on_association_setup(now, peer, request.recovery_time_stamp, features, sink);
         }
     }
 
@@ -153,13 +153,13 @@ impl N4 {
         }
     }
 
-    fn on_release(&mut self, now: Instant, peer: PeerIndex, message: &Message<'_>, sink: &mut dyn Sink) {
+    fn on_release_request(&mut self, now: Instant, peer: PeerIndex, message: &Message<'_>, sink: &mut dyn Sink) {
         let request = AssociationReleaseRequest::parse(message);
         let cause = request.as_ref().map_or_else(|error| error.cause, |_| Cause::REQUEST_ACCEPTED);
         let body = AssociationReleaseResponse { node_id: self.node_id(), cause };
         self.answer(peer, message, &body, sink);
         if request.is_ok() {
-            self.released(now, peer, sink);
+            self.on_release(now, peer, sink);
         }
     }
 

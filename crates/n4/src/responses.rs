@@ -41,16 +41,16 @@ impl N4 {
                     if takes_over && !retained {
                         self.forget_sessions(peer, sink);
                     }
-                    self.associated(now, peer, response.recovery_time_stamp, features, sink);
+                    self.on_association_setup(now, peer, response.recovery_time_stamp, features, sink);
                 }
-                Ok(response) => self.setup_failed(now, peer, Some(response.cause), sink),
-                Err(error) => self.setup_failed(now, peer, Some(error.cause), sink),
+                Ok(response) => self.on_setup_failure(now, peer, Some(response.cause), sink),
+                Err(error) => self.on_setup_failure(now, peer, Some(error.cause), sink),
             },
             Purpose::Heartbeat => match HeartbeatResponse::parse(message) {
                 Ok(response) => self.on_heartbeat_response(now, peer, response.recovery_time_stamp, sink),
                 Err(_) => self.on_timeout(now, request, sink),
             },
-            Purpose::Release => self.released(now, peer, sink),
+            Purpose::Release => self.on_release(now, peer, sink),
             Purpose::CleanUp => {}
         }
     }
@@ -93,7 +93,7 @@ impl N4 {
         sink.event(Event::Deliver { upf, seid: request.seid, request: false, message: octets });
         let forgotten = message.get() == Ok(Some(Cause::NO_ESTABLISHED_ASSOCIATION));
         if forgotten && self.peers[usize::from(request.peer)].state.is_up() {
-            self.restarted(now, request.peer, sink);
+            self.on_restart(now, request.peer, sink);
         }
     }
 
@@ -106,14 +106,14 @@ impl N4 {
                 self.pending.record_timeout(now, &request);
                 sink.event(Event::Timeout { upf: peer.address, seid: request.seid, key: request.key });
             }
-            Purpose::Setup => self.setup_failed(now, request.peer, None, sink),
+            Purpose::Setup => self.on_setup_failure(now, request.peer, None, sink),
             Purpose::Heartbeat => self.on_heartbeat_timeout(now, request.peer, sink),
-            Purpose::Release => self.released(now, request.peer, sink),
+            Purpose::Release => self.on_release(now, request.peer, sink),
             Purpose::CleanUp => {}
         }
     }
 
-    fn setup_failed(&mut self, now: Instant, peer: PeerIndex, cause: Option<Cause>, sink: &mut dyn Sink) {
+    fn on_setup_failure(&mut self, now: Instant, peer: PeerIndex, cause: Option<Cause>, sink: &mut dyn Sink) {
         let entry = &mut self.peers[usize::from(peer)];
         if entry.state == State::SettingUp {
             let retry_in = entry.back_off(self.config.retry_longest);
@@ -141,7 +141,7 @@ impl N4 {
     }
 
     /// Handles a successful association setup with a UPF that has this Recovery Time Stamp.
-    pub(super) fn associated(
+    pub(super) fn on_association_setup(
         &mut self,
         now: Instant,
         peer: PeerIndex,
@@ -183,7 +183,7 @@ impl N4 {
         }
         if entry.recovery.is_some_and(|before| before != recovery) {
             entry.recovery = Some(recovery);
-            return self.restarted(now, peer, sink);
+            return self.on_restart(now, peer, sink);
         }
         match &mut entry.state {
             State::Up { heartbeat_at, .. } => *heartbeat_at = next,
@@ -215,7 +215,7 @@ impl N4 {
     }
 
     /// Handles the loss of the UPF's sessions and association. A new association is set up at once.
-    pub(super) fn restarted(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
+    pub(super) fn on_restart(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
         self.forget_sessions(peer, sink);
         self.pending.abandon(now, peer, |request| request.purpose != Purpose::Session, |_| {});
         self.peers[usize::from(peer)].state = State::Idle { at: now };
@@ -223,7 +223,7 @@ impl N4 {
     }
 
     /// Handles the release of the association by either side.
-    pub(super) fn released(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
+    pub(super) fn on_release(&mut self, now: Instant, peer: PeerIndex, sink: &mut dyn Sink) {
         self.pending.abandon(now, peer, |request| request.purpose != Purpose::Session, |_| {});
         let entry = &mut self.peers[usize::from(peer)];
         (entry.state, entry.reported_up) = (State::Idle { at: now + self.config.retry_longest }, false);

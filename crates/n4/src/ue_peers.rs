@@ -25,13 +25,13 @@ pub struct UePeers {
     pools: Vec<Network>,
     /// Time of the last log line, and number of peers rejected since.
     logged: Option<Instant>,
-    left_out: u64,
+    suppressed: u64,
 }
 
 impl UePeers {
     /// Creates a filter for an interface, named as in the log.
     pub fn new(interface: &'static str, pools: Vec<Network>) -> Self {
-        UePeers { interface, pools, logged: None, left_out: 0 }
+        UePeers { interface, pools, logged: None, suppressed: 0 }
     }
 
     /// Returns true if the peer must be rejected.
@@ -43,12 +43,12 @@ impl UePeers {
 
     /// Counts rejected peers, of which `peer` was the last, and logs them at the minimum interval.
     pub fn log(&mut self, peer: IpAddr, count: u64) {
-        self.left_out += count;
+        self.suppressed += count;
         if self.logged.is_some_and(|logged| logged.elapsed() < LOGGED) {
             return;
         }
         self.logged = Some(Instant::now());
-        let count = std::mem::take(&mut self.left_out);
+        let count = std::mem::take(&mut self.suppressed);
         warn!(interface = self.interface, %peer, count, "peers refused whose address is in a UE pool");
     }
 }

@@ -30,7 +30,7 @@ use vireo_ops::metrics::Metrics;
 use vireo_ops::n4::{self, N4Identity};
 use vireo_ops::reload::Reload;
 use vireo_ops::sbi::SbiConfig;
-use vireo_sctp::{BindError, Endpoint, EndpointHandoff, Waker};
+use vireo_sctp::{BindError, Endpoint, EndpointSnapshot, Waker};
 use vireo_subscribers::{Store, UdmConfig};
 use vireo_types::{DeregistrationCause, Supi};
 use vireo_upf::UpfHandle;
@@ -110,7 +110,7 @@ impl BalancerNode {
     ) -> Result<Self, StartError> {
         let driver = endpoint.driver().to_owned();
         if config.cluster.handover.is_some() {
-            endpoint.hand_over().map_err(HotRestartError::from)?;
+            endpoint.snapshot().map_err(HotRestartError::from)?;
         }
         let mut cluster = config.cluster;
         let mut address = cluster.balancer;
@@ -177,7 +177,7 @@ impl BalancerNode {
     ///
     /// Same as [`BalancerNode::take_over`].
     pub fn take_over_by(
-        adopt: impl Fn(&vireo_sctp::Config, EndpointHandoff) -> Result<Box<dyn Endpoint>, BindError>,
+        adopt: impl Fn(&vireo_sctp::Config, EndpointSnapshot) -> Result<Box<dyn Endpoint>, BindError>,
         config: BalancerConfig,
         metrics: Arc<Metrics>,
     ) -> Result<Self, StartError> {

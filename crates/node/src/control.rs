@@ -25,7 +25,7 @@ use vireo_ops::metrics::Metrics;
 use vireo_ops::n4::{self, N4BindError, N4Identity};
 use vireo_ops::reload::Reload;
 use vireo_ops::sbi::SbiConfig;
-use vireo_sctp::{BindError, Endpoint, EndpointHandoff, HandoffError};
+use vireo_sctp::{BindError, Endpoint, EndpointSnapshot, HandoffError};
 use vireo_subscribers::{Changes, Store, Udm, UdmConfig, UdmError, UdmOutput};
 use vireo_types::{DeregistrationCause, Ltmsi, Supi};
 use vireo_upf::UpfHandle;
@@ -283,8 +283,8 @@ pub(crate) fn bind_ran(n2: &N2Config) -> Result<Box<dyn Endpoint>, StartError> {
 /// Continues the endpoints for RAN nodes of another process, each by `adopt`.
 pub(crate) fn adopt_ran(
     n2: &N2Config,
-    mut handoff: EndpointHandoff,
-    adopt: impl Fn(&vireo_sctp::Config, EndpointHandoff) -> Result<Box<dyn Endpoint>, BindError>,
+    mut handoff: EndpointSnapshot,
+    adopt: impl Fn(&vireo_sctp::Config, EndpointSnapshot) -> Result<Box<dyn Endpoint>, BindError>,
 ) -> Result<Box<dyn Endpoint>, StartError> {
     let s1 = handoff.s1.take();
     if s1.is_none() != n2.s1.addresses.is_empty() {

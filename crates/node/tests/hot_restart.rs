@@ -144,7 +144,7 @@ impl World {
         let me = LocalMember::Host((Ipv4Addr::LOCALHOST, 9).into());
         let (mut host, reply) = ControllerClient::join(&config.cluster, &plain, me).expect("the host joins");
         let JoinReply::Host(welcome) = reply else { panic!("a host's welcome") };
-        host.ready();
+        host.report_ready();
         let progress = ProgressCounter::default();
         let member = Member::Host(welcome.host);
         let heartbeats =

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// Maximum time of a request, its connection included.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A parsed `http://HOST:PORT/PATH` or `https://HOST:PORT/PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ impl HttpPost {
     ///
     /// Returns an error if the server does not answer in time, or not with a status of success.
     pub async fn send(&self, content_type: &str, body: &[u8]) -> io::Result<()> {
-        let sent = tokio::time::timeout(ANSWERED_WITHIN, async {
+        let sent = tokio::time::timeout(REQUEST_TIMEOUT, async {
             let stream = TcpStream::connect((self.url.host.as_str(), self.url.port)).await?;
             match &self.tls {
                 None => self.exchange(stream, content_type, body).await,

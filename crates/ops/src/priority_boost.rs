@@ -40,13 +40,13 @@ impl PriorityBoost {
                 // unchanged.
                 let own = getpriority_process(None).unwrap_or_default();
                 if own > BOOST_NICE && setpriority_process(None, BOOST_NICE).is_ok() {
-                    tracing::debug!("a thread that other processes wait for was late, and is preferred for a while");
+                    tracing::debug!("late thread gets a higher priority for a limited time");
                     self.raised = Some((own, now + BOOST_TIME));
                 }
             }
             (false, Some((own, until))) if now > until => {
                 if let Err(error) = setpriority_process(None, own) {
-                    tracing::debug!(%error, "a thread stays preferred");
+                    tracing::debug!(%error, "higher priority of a thread not ended");
                 }
                 self.raised = None;
             }

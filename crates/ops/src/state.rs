@@ -13,7 +13,7 @@ use vireo_store::records::{
 };
 
 /// Time after which a response of the database counts as lost.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// True if this program is built with MongoDB support.
 pub const HAS_MONGODB: bool = cfg!(feature = "mongodb");
@@ -84,7 +84,7 @@ impl RecordsConfig {
     pub fn open_for(&self, life: Duration) -> Result<Box<dyn RecordStore>, RecordError> {
         let (url, prefix, confirm) = (self.database.clone(), self.key.clone(), self.confirm);
         let (tls, format) = (self.tls.clone(), self.codec().format);
-        let records = records::open(&StoreUrl { url, prefix, life, timeout: PATIENCE, format, confirm, tls })?;
+        let records = records::open(&StoreUrl { url, prefix, life, timeout: RESPONSE_TIMEOUT, format, confirm, tls })?;
         Ok(match &self.sealing {
             Some(key) => Box::new(Sealed::new(records, key.clone(), self.octets_format() == Format::Json)),
             None => records,

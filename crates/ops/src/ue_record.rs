@@ -15,9 +15,9 @@ use vireo_types::Instant;
 const FIELDS: u8 = 2;
 
 /// Maximum number of remembered outboxes, and of remembered transfer results.
-const REMEMBERED: usize = 16;
+const MAX_ENTRIES: usize = 16;
 /// Maximum number of remembered open requests. Beyond it every response is accepted.
-const OPEN_REQUESTS: usize = 256;
+const MAX_OPEN_REQUESTS: usize = 256;
 
 /// A record of a UE has another format or layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,7 +81,7 @@ impl RecoveryLog {
     pub fn add_outbox(&mut self, at: Instant, outbox: &[u8], shared: bool) {
         if shared {
             self.outboxes.retain(|outbox| at.since(outbox.at) <= replica::REEXECUTION_WINDOW);
-            let over = (self.outboxes.len() + 1).saturating_sub(REMEMBERED);
+            let over = (self.outboxes.len() + 1).saturating_sub(MAX_ENTRIES);
             self.outboxes.drain(..over);
         } else {
             self.outboxes.clear();
@@ -91,7 +91,7 @@ impl RecoveryLog {
 
     /// Adds an SMF request.
     pub fn add_request(&mut self, request: PendingSmfRequest) {
-        if self.requests.len() < OPEN_REQUESTS {
+        if self.requests.len() < MAX_OPEN_REQUESTS {
             self.requests.push(request);
         }
     }
@@ -100,12 +100,12 @@ impl RecoveryLog {
     pub fn complete_request(&mut self, key: u64) -> bool {
         let before = self.requests.len();
         self.requests.retain(|request| request.key != key);
-        self.requests.len() < before || before >= OPEN_REQUESTS
+        self.requests.len() < before || before >= MAX_OPEN_REQUESTS
     }
 
     /// Returns true if the request is open.
     pub fn has_request(&self, key: u64) -> bool {
-        self.requests.len() >= OPEN_REQUESTS || self.requests.iter().any(|request| request.key == key)
+        self.requests.len() >= MAX_OPEN_REQUESTS || self.requests.iter().any(|request| request.key == key)
     }
 
     /// Returns the result of a repeated transfer.
@@ -115,7 +115,7 @@ impl RecoveryLog {
 
     /// Adds the result of a transfer.
     pub fn add_transfer(&mut self, key: u64, result: N1N2TransferResult) {
-        let over = (self.transfers.len() + 1).saturating_sub(REMEMBERED);
+        let over = (self.transfers.len() + 1).saturating_sub(MAX_ENTRIES);
         self.transfers.drain(..over);
         self.transfers.push((key, result));
     }
@@ -328,10 +328,10 @@ mod tests {
     #[test]
     fn recovery_log_has_recent_outboxes_and_requests() {
         let mut log = RecoveryLog::default();
-        for n in 0..2 * REMEMBERED as u64 {
+        for n in 0..2 * MAX_ENTRIES as u64 {
             log.add_outbox(Instant(n), &[n as u8], true);
         }
-        assert_eq!((log.outboxes.len(), log.outboxes[0].outbox[0]), (REMEMBERED, REMEMBERED as u8));
+        assert_eq!((log.outboxes.len(), log.outboxes[0].outbox[0]), (MAX_ENTRIES, MAX_ENTRIES as u8));
         log.add_outbox(Instant(10_000_000), b"late", true);
         assert_eq!(log.outboxes.len(), 1, "the others are too old");
         log.add_outbox(Instant(10_000_000), b"later", false);
@@ -344,7 +344,7 @@ mod tests {
         log.add_transfer(5, N1N2TransferResult::Initiated);
         assert_eq!((log.transfer_result(5), log.transfer_result(6)), (Some(N1N2TransferResult::Initiated), None));
         (0..100).for_each(|key| log.add_transfer(100 + key, N1N2TransferResult::Initiated));
-        assert_eq!((log.transfers.len(), log.transfer_result(5)), (REMEMBERED, None));
+        assert_eq!((log.transfers.len(), log.transfer_result(5)), (MAX_ENTRIES, None));
     }
 
     /// Releases whose records are read.

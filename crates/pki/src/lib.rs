@@ -52,7 +52,7 @@ impl Files {
 }
 
 /// Signed certificate with its key, in PEM.
-pub struct Signed {
+pub struct SignedCertificate {
     pub certificate: String,
     pub key: String,
 }
@@ -64,9 +64,9 @@ impl fmt::Debug for Authority {
     }
 }
 
-impl fmt::Debug for Signed {
+impl fmt::Debug for SignedCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signed").field("certificate", &self.certificate).finish_non_exhaustive()
+        f.debug_struct("SignedCertificate").field("certificate", &self.certificate).finish_non_exhaustive()
     }
 }
 
@@ -105,7 +105,7 @@ impl Authority {
 
     /// Signs a certificate of a new key, for clients and servers, valid for `days`. `names` are
     /// URIs, addresses and host names.
-    pub fn sign(&self, subject: &str, names: &[&str], days: u32) -> io::Result<Signed> {
+    pub fn sign(&self, subject: &str, names: &[&str], days: u32) -> io::Result<SignedCertificate> {
         let mut params = CertificateParams::new(Vec::new()).map_err(io::Error::other)?;
         params.distinguished_name.push(DnType::CommonName, subject);
         params.subject_alt_names = names.iter().map(|name| san(name)).collect::<io::Result<_>>()?;
@@ -116,10 +116,10 @@ impl Authority {
         self.signed(params)
     }
 
-    fn signed(&self, params: CertificateParams) -> io::Result<Signed> {
+    fn signed(&self, params: CertificateParams) -> io::Result<SignedCertificate> {
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let certificate = params.signed_by(&key, &self.certificate, &self.key).map_err(io::Error::other)?;
-        Ok(Signed { certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok(SignedCertificate { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
     /// Signs a member's certificate and writes its files to a directory.
@@ -136,7 +136,7 @@ impl Authority {
         self.write(directory, member, self.signed(params)?)
     }
 
-    fn write(&self, directory: &Path, member: &str, signed: Signed) -> io::Result<Files> {
+    fn write(&self, directory: &Path, member: &str, signed: SignedCertificate) -> io::Result<Files> {
         // Members of several tests' authorities share one directory.
         let files = Files { authorities: directory.join(format!("{member}-ca.pem")), ..Files::new(directory, member) };
         write(&files.certificate, &signed.certificate, 0o644)?;

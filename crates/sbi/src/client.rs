@@ -30,7 +30,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 
 /// Capacity of the request queue.
-pub(crate) const WAITING: usize = 65_536;
+pub(crate) const REQUEST_QUEUE_CAPACITY: usize = 65_536;
 /// Capacity of the queue of completed lanes.
 const LANES: usize = 1024;
 /// Maximum of peers with a connection.
@@ -38,11 +38,11 @@ const PEERS: usize = 64;
 /// Idle time after which a connection is probed with a PING frame.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Delay before the first repeat; doubled for each further one.
-const AGAIN_AFTER: Duration = Duration::from_millis(100);
+const FIRST_REPEAT_DELAY: Duration = Duration::from_millis(100);
 /// Maximum delay before a repeat.
-const AGAIN_AT_LAST: Duration = Duration::from_millis(800);
+const MAX_REPEAT_DELAY: Duration = Duration::from_millis(800);
 /// Time for which an unresponsive peer is tried after all others.
-const DOUBTED: Duration = Duration::from_secs(5);
+const UNRESPONSIVE_PEER_PENALTY_TIME: Duration = Duration::from_secs(5);
 /// Status of a peer that does not know the resource.
 const NOT_FOUND: u16 = 404;
 
@@ -170,9 +170,9 @@ pub(crate) enum ConnectionError {
     #[error("{}", words(.0))]
     Http(hyper::Error),
     /// The connection ended without a response.
-    #[error("{why}{}", if *hint { "; if its connections are secured, set sbi.tls here as there" } else { "" })]
+    #[error("{cause}{}", if *hint { "; if its connections are secured, set sbi.tls here as there" } else { "" })]
     Ended {
-        why: String,
+        cause: String,
         /// True if the peer may require TLS, which this side does not use.
         hint: bool,
     },
@@ -200,17 +200,17 @@ impl Http2Connection {
     ///
     /// Returns [`ConnectionError::Ended`] if there is no response.
     pub(crate) async fn send(&mut self, request: Request<HttpBody>) -> Result<Response<Incoming>, ConnectionError> {
-        self.sender.ready().await.map_err(|error| self.why(&error))?;
-        let response = self.sender.send_request(request).await.map_err(|error| self.why(&error))?;
+        self.sender.ready().await.map_err(|error| self.request_error(&error))?;
+        let response = self.sender.send_request(request).await.map_err(|error| self.request_error(&error))?;
         self.ended.answered.store(true, Ordering::Relaxed);
         Ok(response)
     }
 
     /// Describes why a request has no response.
-    fn why(&self, error: &hyper::Error) -> ConnectionError {
-        let why = self.ended.why.get().cloned().unwrap_or_else(|| words(error));
+    fn request_error(&self, error: &hyper::Error) -> ConnectionError {
+        let cause = self.ended.cause.get().cloned().unwrap_or_else(|| words(error));
         let hint = !self.secured && !self.ended.answered.load(Ordering::Relaxed);
-        ConnectionError::Ended { why, hint }
+        ConnectionError::Ended { cause, hint }
     }
 }
 
@@ -218,7 +218,7 @@ impl Http2Connection {
 #[derive(Debug, Default)]
 struct Ended {
     /// Reason for the end, as text.
-    why: OnceLock<String>,
+    cause: OnceLock<String>,
     /// True if the peer has sent a response on the connection.
     answered: AtomicBool,
 }
@@ -261,7 +261,7 @@ pub(crate) async fn run(config: ClientConfig, mut requests: mpsc::Receiver<Outgo
             request = requests.recv() => match request {
                 None => return,
                 Some(request) => match lanes.get_mut(&request.lane) {
-                    Some(_) if waiting >= WAITING => {
+                    Some(_) if waiting >= REQUEST_QUEUE_CAPACITY => {
                         (request.done)(Err(ClientError::Full));
                         continue;
                     }
@@ -307,6 +307,14 @@ pub(crate) async fn run(config: ClientConfig, mut requests: mpsc::Receiver<Outgo
     }
 }
 
+/// Content of the header 3gpp-Sbi-Request-Info (TS 29.500 5.2.3.3) of a request.
+#[derive(Clone, Copy)]
+struct RepeatInfo<'a> {
+    /// Idempotency key: equal in all repeats.
+    key: &'a str,
+    is_repeat: bool,
+}
+
 /// Returns true if a repeat may give another result. `doubtful` = one of several peers has not
 /// answered.
 fn is_retryable((result, doubtful): &(Result<Reply, ClientError>, bool)) -> bool {
@@ -336,19 +344,19 @@ impl RequestSender {
             targets.push(Target::new(&format!("{root}{path}"), self.scheme())?);
         }
         let end = Instant::now() + self.config.timeout * self.config.attempts;
-        let mut wait = AGAIN_AFTER;
+        let mut wait = FIRST_REPEAT_DELAY;
         let mut attempt = 1;
         loop {
             if targets.len() > 1 {
                 targets.sort_by_key(|target| self.is_unresponsive(&target.authority));
             }
-            let result = self.try_each_peer(&targets, message, (key, attempt > 1)).await;
+            let result = self.try_each_peer(&targets, message, RepeatInfo { key, is_repeat: attempt > 1 }).await;
             if !is_retryable(&result) || attempt >= self.config.attempts && Instant::now() + wait >= end {
                 return result.0;
             }
             tracing::debug!(uri, attempt, result = ?result.0, "a request is repeated");
             tokio::time::sleep(wait).await;
-            (wait, attempt) = ((wait * 2).min(AGAIN_AT_LAST), attempt + 1);
+            (wait, attempt) = ((wait * 2).min(MAX_REPEAT_DELAY), attempt + 1);
         }
     }
 
@@ -358,11 +366,11 @@ impl RequestSender {
         &self,
         targets: &[Target],
         message: &Message,
-        (key, repeated): (&str, bool),
+        repeat: RepeatInfo<'_>,
     ) -> (Result<Reply, ClientError>, bool) {
         let (mut unknown, mut silent) = (None, None);
         for Target { authority, uri } in targets {
-            let asked = self.once(authority, uri, message, (key, repeated));
+            let asked = self.once(authority, uri, message, repeat);
             let result = match tokio::time::timeout(self.config.timeout, asked).await {
                 Ok(result) => result,
                 Err(_) => Err(ClientError::Silent(format!("no answer within {:?}", self.config.timeout))),
@@ -386,7 +394,7 @@ impl RequestSender {
     /// Returns true if a peer has been unresponsive lately.
     fn is_unresponsive(&self, authority: &str) -> bool {
         let silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
-        silent.get(authority).is_some_and(|at| at.elapsed() < DOUBTED)
+        silent.get(authority).is_some_and(|at| at.elapsed() < UNRESPONSIVE_PEER_PENALTY_TIME)
     }
 
     fn mark_unresponsive(&self, authority: &str, is_silent: bool) {
@@ -403,9 +411,10 @@ impl RequestSender {
         authority: &str,
         uri: &Uri,
         message: &Message,
-        (key, repeated): (&str, bool),
+        repeat: RepeatInfo<'_>,
     ) -> Result<Reply, ClientError> {
-        let info = format!("retrans={repeated}; idempotency-key=\"{key}\"");
+        let RepeatInfo { key, is_repeat } = repeat;
+        let info = format!("retrans={is_repeat}; idempotency-key=\"{key}\"");
         let wire = self.connection(authority).await?;
         match self.config.encoding {
             Encoding::Json => self.in_json(wire, uri, message, info).await,
@@ -473,8 +482,8 @@ impl RequestSender {
                 let (tls, known) = (tls.clone(), Arc::clone(&ended));
                 // In TLS 1.3, the server rejects the client's certificate after the handshake.
                 let stream = ErrorReportingStream::new(stream, move |error| {
-                    if let Some(error) = tls.why(error) {
-                        let _ = known.why.set(ConnectionError::Insecure(error).to_string());
+                    if let Some(error) = tls.handshake_error(error) {
+                        let _ = known.cause.set(ConnectionError::Insecure(error).to_string());
                     }
                 });
                 self.handshake(authority, stream, ended).await?
@@ -502,8 +511,8 @@ impl RequestSender {
         let (peer, known) = (authority.to_owned(), Arc::clone(&ended));
         tokio::spawn(async move {
             if let Err(error) = driver.await {
-                let why = known.why.get_or_init(|| words(&error));
-                tracing::debug!(peer, why, "a connection has ended");
+                let cause = known.cause.get_or_init(|| words(&error));
+                tracing::debug!(peer, reason = cause, "a connection has ended");
             }
         });
         Ok(Http2Connection { sender, ended, secured: self.config.tls.is_some() })

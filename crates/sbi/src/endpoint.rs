@@ -74,7 +74,7 @@ impl Endpoint {
         listener.set_nonblocking(true).map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
-        let (requests, waiting) = mpsc::channel(client::WAITING);
+        let (requests, waiting) = mpsc::channel(client::REQUEST_QUEUE_CAPACITY);
         let (stop, stopped) = oneshot::channel();
         let Settings { agent, timeout, attempts, nonce, encoding, tls, .. } = settings.clone();
         let client_config = ClientConfig { agent, timeout, attempts, nonce, encoding, tls: tls.clone() };
@@ -142,7 +142,7 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, server: Arc<Server>) {
                 None => serve(stream, server).await,
                 Some(tls) => match tls.accept(stream).await {
                     Ok(stream) => serve(stream, server).await,
-                    Err(why) => refused.log(peer, &why),
+                    Err(cause) => refused.log(peer, &cause),
                 },
             }
             drop(permit);
@@ -155,13 +155,13 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, server: Arc<Server>) {
 struct RefusalLog(Mutex<Option<Instant>>);
 
 impl RefusalLog {
-    fn log(&self, peer: SocketAddr, why: &HandshakeError) {
+    fn log(&self, peer: SocketAddr, cause: &HandshakeError) {
         let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.is_some_and(|at| at.elapsed() < LOG_INTERVAL) {
-            return tracing::debug!(%peer, %why, "the connection of a peer is not secure");
+            return tracing::debug!(%peer, reason = %cause, "the connection of a peer is not secure");
         }
         *logged = Some(Instant::now());
-        tracing::warn!(%peer, %why, "the connection of a peer is not secure");
+        tracing::warn!(%peer, reason = %cause, "the connection of a peer is not secure");
     }
 }
 

@@ -128,8 +128,8 @@ impl Server {
             (Encoding::Json, true) => return Ok(grpc::server::refusal().map(Either::Right)),
             (Encoding::Json, false) => self.serve_json(request).await,
             (Encoding::Grpc, false) => {
-                let why = "this function is asked in gRPC: sbi.encoding is the same at all functions";
-                Err(ProblemDetails::new(415, "UNSUPPORTED_MEDIA_TYPE", why))
+                let cause = "this function is asked in gRPC: sbi.encoding is the same at all functions";
+                Err(ProblemDetails::new(415, "UNSUPPORTED_MEDIA_TYPE", cause))
             }
         };
         let reply = reply.unwrap_or_else(|problem| Arc::new(Reply::problem(&problem)));

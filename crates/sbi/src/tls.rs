@@ -93,14 +93,14 @@ impl Tls {
 
     async fn within<T>(&self, handshake: impl Future<Output = io::Result<T>>) -> Result<T, HandshakeError> {
         match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
-            Ok(result) => result.map_err(|error| self.why(&error).unwrap_or(HandshakeError::Io(error))),
+            Ok(result) => result.map_err(|error| self.handshake_error(&error).unwrap_or(HandshakeError::Io(error))),
             Err(_) => Err(HandshakeError::TimedOut),
         }
     }
 
     /// Describes an error, if a TLS error caused it. In TLS 1.3, a server may reject the client's
     /// certificate after the client's handshake has completed.
-    pub(crate) fn why(&self, error: &(dyn Error + 'static)) -> Option<HandshakeError> {
+    pub(crate) fn handshake_error(&self, error: &(dyn Error + 'static)) -> Option<HandshakeError> {
         let mut next = Some(error);
         while let Some(error) = next {
             let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -122,7 +122,7 @@ fn agreed(connection: &CommonState) -> Result<(), HandshakeError> {
 }
 
 /// Maximum time to read pending data of the peer after a failed write.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const PENDING_DATA_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection that passes the error of a failed read to a callback.
 pub(crate) struct ErrorReportingStream<S, F> {
@@ -140,7 +140,7 @@ impl<S, F: FnMut(&io::Error)> ErrorReportingStream<S, F> {
 
 impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> ErrorReportingStream<S, F> {
     /// Returns the result of a write. If it fails, the pending data of the peer may contain the
-    /// reason, so it is read first, for at most [`LAST_WORDS`].
+    /// reason, so it is read first, for at most [`PENDING_DATA_TIMEOUT`].
     fn written<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -148,7 +148,9 @@ impl<S: AsyncRead + Unpin, F: FnMut(&io::Error) + Unpin> ErrorReportingStream<S,
     ) -> Poll<io::Result<T>> {
         if self.failed.is_none() {
             match write(Pin::new(&mut self.stream), context) {
-                Poll::Ready(Err(error)) => self.failed = Some((error, Box::pin(tokio::time::sleep(LAST_WORDS)))),
+                Poll::Ready(Err(error)) => {
+                    self.failed = Some((error, Box::pin(tokio::time::sleep(PENDING_DATA_TIMEOUT))))
+                }
                 written => return written,
             }
         }

@@ -1,6 +1,6 @@
 //! The interface of all drivers.
 
-use crate::hot_restart::{EndpointHandoff, HandoffError};
+use crate::hot_restart::{EndpointSnapshot, HandoffError};
 use crate::sys::Waker;
 use std::io;
 use std::net::SocketAddr;
@@ -154,7 +154,7 @@ pub trait Endpoint: Send {
     /// # Errors
     ///
     /// Returns an error if the driver keeps associations inside this process.
-    fn hand_over(&self) -> Result<EndpointHandoff, HandoffError> {
+    fn snapshot(&self) -> Result<EndpointSnapshot, HandoffError> {
         Err(HandoffError::InProcess)
     }
 

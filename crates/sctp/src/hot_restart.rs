@@ -9,19 +9,19 @@ use vireo_types::AssocId;
 ///
 /// Both processes have the same socket. Only one of them may use it at a time.
 #[derive(Debug)]
-pub struct EndpointHandoff {
+pub struct EndpointSnapshot {
     /// Socket with all associations of the endpoint.
     pub socket: OwnedFd,
     /// State of these associations.
     pub known: AssociationTable,
     /// Endpoint of S1, if the owner polls it together with this one of N2.
-    pub s1: Option<Box<EndpointHandoff>>,
+    pub s1: Option<Box<EndpointSnapshot>>,
 }
 
-impl EndpointHandoff {
+impl EndpointSnapshot {
     /// Returns the handoff of one endpoint.
     pub fn new(socket: OwnedFd, known: AssociationTable) -> Self {
-        EndpointHandoff { socket, known, s1: None }
+        EndpointSnapshot { socket, known, s1: None }
     }
 }
 

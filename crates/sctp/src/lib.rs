@@ -18,7 +18,7 @@ mod userspace;
 
 pub use config::{BindError, Config, Driver, UDP_ENCAPSULATION_PORT};
 pub use endpoint::{Endpoint, Event, MAX_MESSAGE, SendError};
-pub use hot_restart::{AssociationTable, EndpointHandoff, HandoffError};
+pub use hot_restart::{AssociationTable, EndpointSnapshot, HandoffError};
 pub use pair::pair;
 pub use sys::Waker;
 
@@ -31,8 +31,8 @@ pub fn bind(config: &Config) -> Result<Box<dyn Endpoint>, BindError> {
             Ok(()) => kernel::Kernel::bind(config, "the kernel's SCTP (the kernel has it)".into()),
             Err(error) => {
                 let config = Config { driver: Driver::UserspaceIp, ..config.clone() };
-                let why = format!("usrsctp over raw IP (this kernel has no SCTP: {error})");
-                userspace::Userspace::bind(&config, why)
+                let reason = format!("usrsctp over raw IP (this kernel has no SCTP: {error})");
+                userspace::Userspace::bind(&config, reason)
             }
         },
         Driver::Kernel => {
@@ -41,7 +41,9 @@ pub fn bind(config: &Config) -> Result<Box<dyn Endpoint>, BindError> {
         }
         Driver::UserspaceIp => {
             if std::path::Path::new("/proc/net/sctp").exists() {
-                tracing::warn!("this kernel answers SCTP packets too, and aborts what usrsctp over raw IP sets up");
+                tracing::warn!(
+                    "SCTP of the kernel also answers packets and aborts associations of usrsctp over raw IP"
+                );
             }
             userspace::Userspace::bind(config, "usrsctp over raw IP (as configured)".into())
         }
@@ -49,10 +51,10 @@ pub fn bind(config: &Config) -> Result<Box<dyn Endpoint>, BindError> {
     }
 }
 
-/// Creates an endpoint from the state that another process handed off ([`Endpoint::hand_over`]).
+/// Creates an endpoint from the state that another process handed off ([`Endpoint::snapshot`]).
 ///
 /// The endpoint does not use the socket before the first poll.
-pub fn adopt(config: &Config, handover: EndpointHandoff) -> Result<Box<dyn Endpoint>, BindError> {
+pub fn adopt(config: &Config, handover: EndpointSnapshot) -> Result<Box<dyn Endpoint>, BindError> {
     config.validate()?;
     match config.driver {
         Driver::Auto | Driver::Kernel => {

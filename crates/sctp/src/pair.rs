@@ -1,7 +1,7 @@
 //! Endpoints of N2 and S1 as one endpoint, for one thread that polls both.
 
 use crate::endpoint::{Endpoint, Event, SendError};
-use crate::hot_restart::{EndpointHandoff, HandoffError};
+use crate::hot_restart::{EndpointSnapshot, HandoffError};
 use crate::sys::Waker;
 use std::io;
 use std::net::SocketAddr;
@@ -126,9 +126,9 @@ impl Endpoint for Pair {
         self.n2.port()
     }
 
-    fn hand_over(&self) -> Result<EndpointHandoff, HandoffError> {
-        let s1 = Some(Box::new(self.s1.hand_over()?));
-        Ok(EndpointHandoff { s1, ..self.n2.hand_over()? })
+    fn snapshot(&self) -> Result<EndpointSnapshot, HandoffError> {
+        let s1 = Some(Box::new(self.s1.snapshot()?));
+        Ok(EndpointSnapshot { s1, ..self.n2.snapshot()? })
     }
 
     fn detach(self: Box<Self>) {
@@ -186,7 +186,7 @@ mod tests {
     fn handoff_of_pair_has_both_endpoints() {
         let network = Network::new();
         let core = pair(bind(&network, 1, 38412), bind(&network, 1, 36412)).expect("a pair");
-        let mut handoff = core.hand_over().expect("it is handed over");
+        let mut handoff = core.snapshot().expect("it is handed over");
         let s1 = *handoff.s1.take().expect("S1's endpoint");
         core.detach();
         let adopt = |handoff, port| {

@@ -26,7 +26,7 @@ pub const OVERHEAD: usize = HEADER + TAG;
 ///
 /// Each process that seals has one salt. So this is the number of processes whose sealed bytes one
 /// process opens at a time. Beyond it, keys are derived again (1 us each).
-const REMEMBERED: usize = 256;
+const MAX_FOREIGN_KEYS: usize = 256;
 
 /// Identity of a key: the first bytes of a hash of it, which reveal nothing of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -202,7 +202,7 @@ impl SealingKey {
         let key = Arc::new(derive(&self.octets, &salt));
         let mut foreign_keys = self.foreign_keys.write().unwrap_or_else(PoisonError::into_inner);
         // Salts come from storage that others can write to, so the cache is bounded.
-        if foreign_keys.len() >= REMEMBERED {
+        if foreign_keys.len() >= MAX_FOREIGN_KEYS {
             foreign_keys.clear();
         }
         foreign_keys.insert(salt, Arc::clone(&key));

@@ -50,8 +50,8 @@ use vireo_subscribers::Store;
 use vireo_types::{DeregistrationCause, Instant, Ltmsi, Seid, Supi};
 use vireo_wire::pfcp::{Cause, Error};
 
-/// Capacity of the input queue.
-const WAITING: usize = 65_536;
+/// Capacity of each queue: inputs, database jobs and their results.
+const QUEUE_CAPACITY: usize = 65_536;
 /// Inputs processed before other sources are polled.
 const BATCH: usize = 256;
 /// Recovery time stamp of an SMF without state of its own. It never changes, as such an SMF never
@@ -205,7 +205,7 @@ impl Smf {
         let n4 = n4::bind(&core, &n4, identity, None)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let bell = Arc::new(bell.map_err(io::Error::from)?);
-        let (queue, inputs) = bounded(WAITING);
+        let (queue, inputs) = bounded(QUEUE_CAPACITY);
         let sender = SmfSender { queue, bell: Arc::clone(&bell) };
         let calls = sender.clone();
         let endpoint =
@@ -321,8 +321,8 @@ impl ToDatabase {
         sender: &SmfSender,
         (metrics, stop): (&Arc<Metrics>, &Arc<AtomicBool>),
     ) -> io::Result<Self> {
-        let (jobs, waiting) = bounded(WAITING);
-        let (results, done) = bounded(WAITING);
+        let (jobs, waiting) = bounded(QUEUE_CAPACITY);
+        let (results, done) = bounded(QUEUE_CAPACITY);
         let (metrics, stop) = (Arc::clone(metrics), Arc::clone(stop));
         let (function, node) = (StateFunction::Smf, storage::NODE);
         let database = Database { records, codec, jobs: waiting, metrics, stop, function, node };
@@ -388,7 +388,7 @@ impl SmfThread {
     fn take(&mut self) -> bool {
         if let Some(database) = &self.database {
             for (ltmsi, done) in database.done.try_iter().take(BATCH) {
-                self.sessions.answered(ltmsi, done, clock());
+                self.sessions.on_database_result(ltmsi, done, clock());
             }
         }
         for _ in 0..BATCH {
@@ -407,9 +407,11 @@ impl SmfThread {
                     };
                     self.sessions.call(call, now, &mut lookup);
                 }
-                Input::Transferred { of, result } => self.sessions.transferred(of, result, now),
-                Input::Notified { seid } => self.sessions.notified(seid, now),
-                Input::Fetched { ltmsi, found } => self.sessions.answered(ltmsi, OperationResult::Loaded(found), now),
+                Input::Transferred { of, result } => self.sessions.on_transfer_result(of, result, now),
+                Input::Notified { seid } => self.sessions.on_notification_answer(seid, now),
+                Input::Fetched { ltmsi, found } => {
+                    self.sessions.on_database_result(ltmsi, OperationResult::Loaded(found), now)
+                }
             }
         }
         true
@@ -429,7 +431,7 @@ impl SmfThread {
             N4Event::Down { upf, lost } => {
                 self.status.upf(upf, false);
                 if lost {
-                    self.sessions.upf_lost(upf, now);
+                    self.sessions.on_upf_loss(upf, now);
                 }
             }
         }
@@ -449,7 +451,7 @@ impl SmfThread {
                     Action::Transfer { of, supi, amf, message } => {
                         let sender = self.sender.clone();
                         let done = Box::new(move |result| {
-                            let result = wire::transferred(result);
+                            let result = wire::transfer_result(result);
                             // The send fails only when the SMF stops. The SMF thread never blocks
                             // on the SBI, so this cannot deadlock.
                             let _ = sender.queue.send(Input::Transferred { of, result });
@@ -608,7 +610,7 @@ fn session_event(event: vireo_n4::Event<'_>) -> Option<N4Event> {
             return None;
         }
         vireo_n4::Event::GtpuPath { upf, peer, works } => {
-            tracing::warn!(%upf, %peer, works, "GTP-U path between UPF and RAN node changed");
+            tracing::warn!(%upf, %peer, is_working = works, "GTP-U path between UPF and RAN node changed");
             return None;
         }
     })

@@ -27,7 +27,7 @@ use vireo_types::{Dnn, Duration, Instant, Ltmsi, SessionAddress, Supi};
 const FORMAT: u8 = 7;
 /// Age up to which messages to the AMF are repeated after a recovery. It is longer than the
 /// previous SMF would have retried.
-const REPEATED_FOR: Duration = Duration::from_secs(10);
+const MAX_REPEAT_AGE: Duration = Duration::from_secs(10);
 
 /// A response to the AMF that waits for the UPF (TS 23.502 4.3.2.2.1 step 16, 4.2.6 step 6).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ struct PendingTransfer {
 
 /// Implied create response: the AMF accepts the first transfer as response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Implied {
+struct ImpliedCreate {
     /// The AMF's session number.
     number: u32,
     /// Number of the first transfer; `None` before it.
@@ -119,7 +119,7 @@ pub(super) struct Session {
     to_amf: Vec<PendingTransfer>,
     location: Location,
     /// Set if the AMF accepts the first transfer as create response.
-    implied: Option<Implied>,
+    implied: Option<ImpliedCreate>,
     /// Key of the last request that completed an N2 handover. Its repeats are answered but not
     /// executed, even after other requests. The target's tunnel is used only once, and a session
     /// without it counts as not handed over.
@@ -293,7 +293,7 @@ impl Session {
             key: *key,
             message: message.clone(),
         };
-        let new = |to_amf: &&PendingTransfer| now.since(to_amf.at) <= REPEATED_FOR;
+        let new = |to_amf: &&PendingTransfer| now.since(to_amf.at) <= MAX_REPEAT_AGE;
         let transfers = self.to_amf.iter().filter(new).map(|PendingTransfer { number, calls, content, .. }| {
             OutgoingMessage::Transfer {
                 number: *number,
@@ -319,7 +319,7 @@ impl Session {
     /// Adds the implied create response to a transfer, if the transfer has that role.
     fn with_created(&self, name: u32, message: Message) -> Message {
         match (&self.implied, &self.made_by) {
-            (Some(Implied { number, by: Some(by) }), Some(key)) if *by == name => {
+            (Some(ImpliedCreate { number, by: Some(by) }), Some(key)) if *by == name => {
                 let (key, sm_context_ref) = (key.clone(), wire::reference(self.sm.pfcp.cp_seid));
                 wire::with_created(message, CreatedSmContext { key, number: *number, sm_context_ref })
             }

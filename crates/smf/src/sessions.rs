@@ -1,9 +1,8 @@
 //! The SM contexts of an SMF and the transactions on them.
 //!
 //! Requests of AMFs, messages of UPFs and deadlines are inputs; responses and requests are outputs.
-//! Each input is a transaction on one SM context. The transactions of one SM context run one after
-//! the other. The type uses no sockets and is owned by one thread. SM contexts are stored in one of
-//! these places:
+//! Each input is a transaction on one SM context, whose transactions run in sequence. The type uses
+//! no sockets and is owned by one thread. SM contexts are stored in one of these places:
 //!
 //! - The memory of the process.
 //! - A database. Each transaction loads the SM context, and its effects are executed after the
@@ -51,7 +50,7 @@ const CONTEXTS: usize = 4_000_000;
 /// Maximum of queued transactions of one SM context.
 const BEHIND: usize = 32;
 /// Interval after which an unchanged record is committed again, so that it does not expire.
-const RENEWED: Duration = Duration::from_secs(LIFE.as_secs() / 3);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(LIFE.as_secs() / 3);
 
 /// Output of [`Sessions`].
 #[derive(Debug)]
@@ -60,13 +59,14 @@ pub(super) enum Action {
     Reply(ReplyTo, Reply),
     /// Send a PFCP message. `key` identifies a request.
     Pfcp { upf: SocketAddr, key: u64, seid: Seid, message: Vec<u8> },
-    /// Ask the AMF for an N1N2 transfer. Its result goes to [`Sessions::transferred`]. `amf` is the
-    /// callback URI of the AMF that created the session.
+    /// Ask the AMF for an N1N2 transfer. Its result goes to [`Sessions::on_transfer_result`]. `amf`
+    /// is the callback URI of the AMF that created the session.
     Transfer { of: TransferName, supi: Supi, amf: Option<String>, message: Message },
-    /// Notify the AMF that the SM context has ended, then call [`Sessions::notified`].
+    /// Notify the AMF that the SM context has ended, then call
+    /// [`Sessions::on_notification_answer`].
     Notify { seid: Seid, uri: String, message: Message },
     /// Fetch an SM context that the AMF stores, by subscriber and number. The result goes to
-    /// [`Sessions::answered`].
+    /// [`Sessions::on_database_result`].
     Fetch { ltmsi: Ltmsi, seid: Seid, of: (Supi, u32) },
 }
 
@@ -259,7 +259,7 @@ impl Sessions {
         }
         self.enter(ltmsi, session, session.made_by().map(Into::into));
         // A random time spreads the renewal of all records.
-        let renewed = now + Duration(u64::from(self.means.rng.next_u32()) % RENEWED.0);
+        let renewed = now + Duration(u64::from(self.means.rng.next_u32()) % RENEWAL_INTERVAL.0);
         let due = vireo_core::smf::deadline(&session.sm).map_or(renewed, |due| due.min(renewed));
         self.schedule(ltmsi, Some(due));
     }
@@ -274,7 +274,7 @@ impl Sessions {
         std::mem::take(&mut self.actions)
     }
 
-    /// Returns the queue of database jobs. Their results go to [`Sessions::answered`].
+    /// Returns the queue of database jobs. Their results go to [`Sessions::on_database_result`].
     pub(super) fn jobs(&mut self) -> Option<&mut VecDeque<DatabaseJob>> {
         match &mut self.backend {
             SessionBackend::Memory(_) | SessionBackend::Shm(_) => None,
@@ -351,7 +351,7 @@ impl Sessions {
 
     /// Handles a PFCP message. Returns true if the session exists at that UPF.
     pub(super) fn pfcp(&mut self, (upf, seid): (SocketAddr, Seid), message: &[u8], now: Instant) -> bool {
-        let Some(ltmsi) = self.ltmsi_of(seid).or_else(|| self.led(seid, message)) else { return false };
+        let Some(ltmsi) = self.ltmsi_of(seid).or_else(|| self.ltmsi_of_unknown(seid, message)) else { return false };
         if self.index.get(&ltmsi).is_some_and(|entry| entry.seid == seid && entry.upf != upf) {
             return false;
         }
@@ -373,7 +373,7 @@ impl Sessions {
     }
 
     /// Handles a UPF that has lost its sessions.
-    pub(super) fn upf_lost(&mut self, upf: SocketAddr, now: Instant) {
+    pub(super) fn on_upf_loss(&mut self, upf: SocketAddr, now: Instant) {
         let there: Vec<_> = self.index.iter().filter(|(_, entry)| entry.upf == upf).map(|(ltmsi, _)| *ltmsi).collect();
         for ltmsi in there {
             self.enqueue(ltmsi, SmEvent::UpfLost, Transaction::Other, now);
@@ -381,7 +381,7 @@ impl Sessions {
     }
 
     /// Handles the result of a transfer.
-    pub(super) fn transferred(&mut self, of: TransferName, result: N1N2TransferResult, now: Instant) {
+    pub(super) fn on_transfer_result(&mut self, of: TransferName, result: N1N2TransferResult, now: Instant) {
         let TransferName { seid, number, calls } = of;
         let Some(ltmsi) = self.ltmsi_of(seid) else { return };
         if let Some(entry) = self.index.get_mut(&ltmsi) {
@@ -396,7 +396,7 @@ impl Sessions {
     }
 
     /// Handles the AMF's acknowledgement of a session's end, or a failed notification.
-    pub(super) fn notified(&mut self, seid: Seid, now: Instant) {
+    pub(super) fn on_notification_answer(&mut self, seid: Seid, now: Instant) {
         if let Some(ltmsi) = self.ltmsi_of(seid) {
             self.enqueue(ltmsi, SmEvent::Notified, Transaction::Other, now);
         }
@@ -527,11 +527,11 @@ impl Sessions {
     }
 
     /// Handles the result of a database job.
-    pub(super) fn answered(&mut self, ltmsi: Ltmsi, done: OperationResult, now: Instant) {
+    pub(super) fn on_database_result(&mut self, ltmsi: Ltmsi, done: OperationResult, now: Instant) {
         let SessionBackend::Database(stored) = &mut self.backend else { return };
         let Some(running) = stored.lanes.get_mut(&ltmsi).and_then(|lane| lane.running.take()) else { return };
         match (running, done) {
-            (Running::Loading(task), OperationResult::Loaded(Ok(found))) => self.loaded(ltmsi, task, found, now),
+            (Running::Loading(task), OperationResult::Loaded(Ok(found))) => self.on_loaded(ltmsi, task, found, now),
             (Running::Loading(task), OperationResult::Loaded(Err(error))) => {
                 tracing::warn!(%error, "transaction not executed");
                 self.abandon(ltmsi, task, None, now);
@@ -551,12 +551,14 @@ impl Sessions {
                 let Commit { task, outcome, .. } = *commit;
                 self.void(ltmsi, task, outcome, &error, now);
             }
-            (Running::Checking(commit), OperationResult::Loaded(Ok(found))) => self.checked(ltmsi, *commit, found, now),
+            (Running::Checking(commit), OperationResult::Loaded(Ok(found))) => {
+                self.on_conflict_loaded(ltmsi, *commit, found, now)
+            }
             (running, done) => tracing::error!(?running, ?done, "bug: response to another request"),
         }
     }
 
-    fn loaded(&mut self, ltmsi: Ltmsi, task: Task, found: Option<StoredRecord>, now: Instant) {
+    fn on_loaded(&mut self, ltmsi: Ltmsi, task: Task, found: Option<StoredRecord>, now: Instant) {
         if self.record_of(ltmsi, &task).is_some() {
             return self.loaded_part(ltmsi, task, found, now);
         }
@@ -570,7 +572,7 @@ impl Sessions {
             return self.next(ltmsi, now);
         };
         match self.decoded(found) {
-            Some((session, known)) if self.carries() => self.fetched(ltmsi, task, session, known, now),
+            Some((session, known)) if self.carries() => self.on_fetched(ltmsi, task, session, known, now),
             Some((session, known)) => self.carry_out(ltmsi, task, Some(session), known, now),
             None => {
                 tracing::error!("record is no SM context of this release; check state.key");
@@ -586,7 +588,7 @@ impl Sessions {
     }
 
     /// Handles the record loaded after a commit conflict.
-    fn checked(&mut self, ltmsi: Ltmsi, commit: Commit, found: Option<StoredRecord>, now: Instant) {
+    fn on_conflict_loaded(&mut self, ltmsi: Ltmsi, commit: Commit, found: Option<StoredRecord>, now: Instant) {
         if self.record_of(ltmsi, &commit.task).is_some() {
             return self.checked_part(ltmsi, commit, found, now);
         }
@@ -609,7 +611,7 @@ impl Sessions {
                 None => self.abandon(ltmsi, task, None, now),
             };
         }
-        self.loaded(ltmsi, task, found, now);
+        self.on_loaded(ltmsi, task, found, now);
     }
 
     /// Frees the addresses of an SM context that is not created.
@@ -677,7 +679,8 @@ impl Sessions {
                 if let (Some(version), Some(entry)) = (given, self.index.get_mut(&ltmsi)) {
                     entry.sent_version = version;
                 }
-                let later = later.filter(|known| !self.carries() || self.stays(ltmsi, &session, known.version));
+                let later =
+                    later.filter(|known| !self.carries() || self.must_stay_in_memory(ltmsi, &session, known.version));
                 match (&mut self.backend, later) {
                     (SessionBackend::Memory(sessions), _) => drop(sessions.insert(ltmsi, session)),
                     (SessionBackend::Shm(here), later) => {
@@ -749,7 +752,7 @@ impl Sessions {
         let renewed = match &self.backend {
             SessionBackend::Memory(_) => None,
             SessionBackend::Database(stored) if stored.carries => None,
-            SessionBackend::Database(_) | SessionBackend::Shm(_) => Some(now + RENEWED),
+            SessionBackend::Database(_) | SessionBackend::Shm(_) => Some(now + RENEWAL_INTERVAL),
         };
         let due = vireo_core::smf::deadline(&session.sm).into_iter().chain(renewed).min();
         self.schedule(ltmsi, due);

@@ -91,7 +91,7 @@ pub(super) struct ResponseState {
 
 impl UpdateRequest {
     /// Returns the N2 content that the RAN needs, if the session takes part in an N2 handover.
-    pub(super) fn hands_over(&self) -> Option<N2Sm> {
+    pub(super) fn handover_content(&self) -> Option<N2Sm> {
         match self.handover? {
             HoState::Preparing => Some(N2Sm::SetupRequest),
             HoState::Prepared => Some(N2Sm::HandoverCommand),
@@ -159,7 +159,7 @@ pub(super) fn unreached(path: &str) -> Option<Seid> {
 }
 
 /// Returns the response for a created SM context.
-pub(super) fn created(root: &str, seid: Seid, psi: u8, snssai: Snssai) -> Reply {
+pub(super) fn create_reply(root: &str, seid: Seid, psi: u8, snssai: Snssai) -> Reply {
     let data = SmContextCreatedData { pdu_session_id: Some(psi), s_nssai: Some(snssai.into()) };
     let location = format!("{root}{SM_CONTEXTS}/{}", reference(seid));
     Reply { location: Some(location), ..Reply::new(201, data) }
@@ -330,7 +330,7 @@ pub(super) fn transfer_path(supi: Supi) -> String {
 }
 
 /// Converts the response to a transfer.
-pub(super) fn transferred(result: Result<Reply, ClientError>) -> N1N2TransferResult {
+pub(super) fn transfer_result(result: Result<Reply, ClientError>) -> N1N2TransferResult {
     match result {
         Err(error) => {
             tracing::warn!(%error, "the AMF does not answer");

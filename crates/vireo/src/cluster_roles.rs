@@ -112,8 +112,8 @@ pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
     logging::start(&config.log)?;
     let mut reloader = Reloader::new(args.config.as_deref(), &config, Function::Controller);
     if config.cluster.controllers.is_empty() {
-        let why = "cluster.controller says where it takes balancers and hosts: set it, for all of them";
-        return Err(Failure(format!("{why}; without it the only balancer is the controller")));
+        let reason = "cluster.controller says where it takes balancers and hosts: set it, for all of them";
+        return Err(Failure(format!("{reason}; without it the only balancer is the controller")));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = runtime.block_on(async { Signals::new() })?;
@@ -180,10 +180,10 @@ fn open(subscribers: &SubscribersConfig) -> Result<Store, Failure> {
         if let Ok(store) = subscribers.open() {
             return Ok(store);
         }
-        std::thread::sleep(TRY_AGAIN);
+        std::thread::sleep(RETRY_DELAY);
     }
     Ok(subscribers.open()?)
 }
 
 const TRIES: u32 = 4;
-const TRY_AGAIN: Duration = Duration::from_millis(300);
+const RETRY_DELAY: Duration = Duration::from_millis(300);

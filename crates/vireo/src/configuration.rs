@@ -54,7 +54,7 @@ impl ConfigurationFile {
             is_live: is_live(self.function, &key),
             key,
         };
-        present.changed(next).into_iter().map(change).collect()
+        present.changed_keys(next).into_iter().map(change).collect()
     }
 
     /// Writes the file at once or not at all, with the owner and permissions that it has.

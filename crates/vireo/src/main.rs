@@ -44,7 +44,7 @@ use std::time::Duration;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Time limit for sending the last spans at the end of the process.
-const LAST_SPANS: Duration = Duration::from_secs(1);
+const FINAL_EXPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     };
-    vireo_ops::traces::finish(LAST_SPANS);
+    vireo_ops::traces::finish(FINAL_EXPORT_TIMEOUT);
     logging::finish();
     code
 }

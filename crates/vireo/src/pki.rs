@@ -112,8 +112,8 @@ fn init(directory: &Path, days: u32) -> Result<(), Failure> {
     let [certificate, key] = files(directory);
     for file in [&certificate, &key] {
         if file.exists() {
-            let why = "an authority is there already; its certificates end with it: name another --directory";
-            return Err(Failure(format!("{}: {why}", file.display())));
+            let reason = "an authority is there already; its certificates end with it: name another --directory";
+            return Err(Failure(format!("{}: {reason}", file.display())));
         }
     }
     if !directory.exists() {

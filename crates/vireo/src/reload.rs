@@ -107,7 +107,7 @@ impl Reloader {
                 return None;
             }
         };
-        let changed = self.written.written().changed(&config.written);
+        let changed = self.written.written().changed_keys(&config.written);
         let (live, later): (Vec<_>, Vec<_>) = changed.into_iter().partition(|key| is_live(self.function, key));
         if let Err(error) = logging::set_level(&config.log.level) {
             tracing::error!("log.level: {error}; it stays as it is");

@@ -29,7 +29,7 @@ pub(crate) struct Args {
 }
 
 /// Interval between checks for a component that failed.
-const WATCH: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs the core until a signal ends the process or a component fails.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -207,8 +207,8 @@ impl Signals {
         mut reload: impl FnMut() -> bool,
     ) -> bool {
         let mut manager = ServiceManager::from_env();
-        manager.ready();
-        let interval = manager.watchdog_interval().map_or(WATCH, |interval| interval.min(WATCH));
+        manager.report_ready();
+        let interval = manager.watchdog_interval().map_or(CHECK_INTERVAL, |interval| interval.min(CHECK_INTERVAL));
         let failed = loop {
             tokio::select! {
                 _ = self.term.recv() => {
@@ -220,15 +220,15 @@ impl Signals {
                     break false;
                 }
                 _ = self.hangup.recv() => {
-                    manager.reloading();
+                    manager.report_reloading();
                     reload();
-                    manager.ready();
+                    manager.report_ready();
                 }
                 Some(reply) = self.requests.recv() => {
-                    manager.reloading();
+                    manager.report_reloading();
                     // The API may have ended meanwhile.
                     let _ = reply.send(reload());
-                    manager.ready();
+                    manager.report_ready();
                 }
                 () = tokio::time::sleep(interval) => {
                     if has_failed() {
@@ -238,7 +238,7 @@ impl Signals {
                 }
             }
         };
-        manager.stopping();
+        manager.report_stopping();
         failed
     }
 }

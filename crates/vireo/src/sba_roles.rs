@@ -47,8 +47,9 @@ pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
     leave_sessions_to_smf(&mut config);
     if args.join {
         if !config.state.location.is_database() {
-            let why = "state.location: AMFs of a cluster have their contexts in a database, where the others find them";
-            return Err(Failure(format!("{why}: set it, or state.preset")));
+            let reason =
+                "state.location: AMFs of a cluster have their contexts in a database, where the others find them";
+            return Err(Failure(format!("{reason}: set it, or state.preset")));
         }
         let sbi = config.sbi.clone();
         return run_host(args.common.config.as_deref(), config, Some(sbi));

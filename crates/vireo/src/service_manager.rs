@@ -65,19 +65,19 @@ impl ServiceManager {
     }
 
     /// Reports that the process serves, after its start or a reload.
-    pub(crate) fn ready(&self) {
+    pub(crate) fn report_ready(&self) {
         self.send("READY=1");
     }
 
     /// Reports that the process reads its configuration again.
-    pub(crate) fn reloading(&self) {
+    pub(crate) fn report_reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let microseconds = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
     }
 
     /// Reports that the process ends.
-    pub(crate) fn stopping(&self) {
+    pub(crate) fn report_stopping(&self) {
         self.send("STOPPING=1");
     }
 

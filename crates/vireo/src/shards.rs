@@ -75,8 +75,8 @@ pub(crate) fn shard() -> Result<(), Failure> {
     let kept = privileges::shed_punctual();
     let mut member = ShardMember::begin()?;
     let result = serve(&mut member, &kept);
-    if let Err(Failure(why)) = &result {
-        member.fail(why);
+    if let Err(Failure(reason)) = &result {
+        member.fail(reason);
     }
     result
 }

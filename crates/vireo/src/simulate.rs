@@ -170,7 +170,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let length = Duration::from_secs(args.seconds.into());
     let outcome = simulate(setup, &workload, args.seed, Duration(length.0 / 5), length)
         .map_err(|error| Failure(format!("{name}: {error}")))?;
-    print!("{}", rendered(&outcome, &workload));
+    print!("{}", render(&outcome, &workload));
     if let Some(path) = &args.json {
         let written = serde_json::to_vec_pretty(&outcome).map(|json| fs::write(path, json));
         written?.map_err(|error| Failure(format!("{}: {error}", path.display())))?;
@@ -266,7 +266,7 @@ fn rats(text: &str) -> Result<Rats, String> {
     Rats::from_name(text).ok_or_else(|| format!("choose one of {}", Rats::ALL.map(Rats::name).join(", ")))
 }
 
-fn rendered(outcome: &Outcome, workload: &Workload) -> String {
+fn render(outcome: &Outcome, workload: &Workload) -> String {
     let mut text = String::new();
     let header = ["slice", "procedure", "ended", "late", "mean us", "p50 us", "p99 us"];
     let lines = outcome.pools.iter().map(|pool| {
@@ -334,7 +334,7 @@ mod tests {
         let outcome = simulate(Setup::default(), &workload, 1, second, second).expect("it makes sense");
         assert_eq!(outcome.pools.len(), 4);
         assert!(outcome.procedures() > 5_000, "{outcome:?}");
-        let text = rendered(&outcome, &workload);
+        let text = render(&outcome, &workload);
         assert!(text.contains("meters  service-request") && text.contains("late in all"), "{text}");
     }
 }

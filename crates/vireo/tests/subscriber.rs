@@ -71,6 +71,25 @@ fn suspension_keeps_record_and_is_all_or_none() {
 }
 
 #[test]
+fn bit_rates_are_added_for_ue_and_sessions() {
+    let lab = Lab::new();
+    let add = ["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC];
+    let rates = ["--dnn", "internet,ims", "--uplink-bps", "50000000", "--downlink-bps", "200000000"];
+    lab.run_ok(&[&add[..], &rates].concat());
+    let list: serde_json::Value = serde_json::from_str(&lab.run_ok(&["list", "--json"])).expect("JSON");
+    let subscription = &list["subscribers"][0]["subscription"];
+    let expected = serde_json::json!({"uplink_bps": 50_000_000, "downlink_bps": 200_000_000});
+    assert_eq!(subscription["ambr"], expected, "UE-AMBR");
+    for dnn in 0..2 {
+        assert_eq!(subscription["slices"][0]["dnns"][dnn]["ambr"], expected, "Session-AMBR");
+    }
+    for wrong in ["0", "4000000000001", "fast"] {
+        let error = lab.run_failing(2, &[&add[..], &["--uplink-bps", wrong]].concat());
+        assert!(error.contains("--uplink-bps") && error.contains(wrong), "{error}");
+    }
+}
+
+#[test]
 fn authentication_method_is_added_and_listed() {
     let lab = Lab::new();
     let add = ["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC];

@@ -6,9 +6,9 @@ use vireo_types::{Duration, Instant, Supi};
 /// Interval of looks at changes.
 pub(super) const INTERVAL: Duration = Duration::from_millis(10);
 /// Time after which a change is looked at again. A registration or a move of a UE is shorter.
-pub(super) const REPEATED: Duration = Duration::from_secs(10);
+pub(super) const REPEAT_DELAY: Duration = Duration::from_secs(10);
 /// Maximum of changes that wait. Beyond it, all UEs are examined instead.
-const WAITING: usize = 65_536;
+const MAX_WAITING_CHANGES: usize = 65_536;
 
 /// A change that waits.
 #[derive(Clone, Copy, Debug)]
@@ -38,11 +38,11 @@ pub(super) struct SubscriberChanges {
 impl SubscriberChanges {
     /// Adds changes; `None` = of any subscriber.
     pub(super) fn add(&mut self, changes: Option<Vec<Supi>>, now: Instant) {
-        let room = WAITING.saturating_sub(self.waiting.len() + self.recent.len());
+        let room = MAX_WAITING_CHANGES.saturating_sub(self.waiting.len() + self.recent.len());
         match changes.filter(|supis| 2 * supis.len() <= room) {
             Some(supis) => {
                 self.waiting.extend(supis.iter().map(|supi| Change { supi: *supi, is_repeated: false }));
-                self.recent.extend(supis.into_iter().map(|supi| (now + REPEATED, supi)));
+                self.recent.extend(supis.into_iter().map(|supi| (now + REPEAT_DELAY, supi)));
             }
             None => {
                 self.waiting.clear();
@@ -94,7 +94,7 @@ mod tests {
         changes.add(Some(vec![supi(1), supi(2)]), now);
         assert_eq!((changes.due(), changes.len()), (Some(Instant(0)), 4));
         changes.waiting.clear();
-        assert_eq!(changes.due(), Some(now + REPEATED));
+        assert_eq!(changes.due(), Some(now + REPEAT_DELAY));
         // A cluster map brings other UEs to this host.
         changes.repeat();
         assert_eq!((changes.waiting.len(), changes.recent.len()), (2, 2));
@@ -106,7 +106,7 @@ mod tests {
         let now = Instant(1_000_000);
         changes.add(Some((0..16_384).map(supi).collect()), now);
         changes.add(Some((0..16_384).map(supi).collect()), now);
-        assert_eq!((changes.len(), changes.examination.is_none()), (WAITING, true));
+        assert_eq!((changes.len(), changes.examination.is_none()), (MAX_WAITING_CHANGES, true));
         changes.add(Some(vec![supi(1)]), now);
         assert_eq!((changes.len(), changes.examination.map(|e| e.is_repeated)), (0, Some(false)));
         changes.add(None, now);

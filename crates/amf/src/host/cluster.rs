@@ -169,7 +169,7 @@ impl Host {
     }
 
     /// Acknowledges the current input: it has no further consequences.
-    pub(super) fn done(&mut self) {
+    pub(super) fn acknowledge_input(&mut self) {
         let number = std::mem::take(&mut self.current.input);
         if number != 0 {
             self.egress.send(HostNotice::Done { number });
@@ -196,8 +196,8 @@ impl Host {
             epoch,
             hosts = map.hosts.len(),
             buckets = (0..Bucket::COUNT).filter(own).count(),
-            coming = owner.incoming().len(),
-            leaving = owner.outgoing_count(),
+            incoming = owner.incoming().len(),
+            outgoing = owner.outgoing_count(),
             "cluster map adopted"
         );
     }

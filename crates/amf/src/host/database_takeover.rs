@@ -81,7 +81,7 @@ impl Host {
     }
 
     /// Enters loaded UEs after the balancers have sent all RAN nodes.
-    pub(super) fn introduced(&mut self, barrier: u64) {
+    pub(super) fn enter_waiting(&mut self, barrier: u64) {
         let Some(cluster) = self.cluster.as_mut() else { return };
         if cluster.loading.barrier.take_if(|number| *number == barrier).is_some() {
             let loaded = std::mem::take(&mut cluster.loading.waiting);
@@ -128,7 +128,7 @@ impl Host {
             };
             let octets = DatabaseRef { id, base: self.events.sequence, ..DatabaseRef::default() }.octets();
             ltmsi = ue.ltmsi;
-            slot = self.enter_context((ltmsi, &ue), &octets, || claimed(&recovery.outboxes, newest));
+            slot = self.enter_context((ltmsi, &ue), &octets, || subscriber_claim_time(&recovery.outboxes, newest));
             if slot.is_none() {
                 return;
             }
@@ -188,7 +188,7 @@ fn last_of(ues: &[ClaimedUe]) -> (FxHashMap<u64, Instant>, Vec<u64>) {
 }
 
 /// Returns the time at which a UE's last steps claimed its subscriber, if they did.
-fn claimed(outboxes: &[PendingOutbox], newest: Instant) -> Option<Instant> {
+fn subscriber_claim_time(outboxes: &[PendingOutbox], newest: Instant) -> Option<Instant> {
     let recent = outboxes.iter().filter(|pending| newest.since(pending.at) <= REEXECUTION_WINDOW);
     recent.filter_map(|pending| Outbox::decode(&pending.outbox)?.claims()).max()
 }
@@ -296,8 +296,8 @@ mod tests {
         ];
         let (newest, inputs) = last_of(&ues);
         assert_eq!((newest[&1], newest[&2], inputs), (Instant(9), Instant(3), vec![71, 72, 73]));
-        assert_eq!(claimed(std::slice::from_ref(&bound), Instant(9)), Some(Instant(5)));
-        assert_eq!(claimed(&[bound], Instant(9_000_000)), None, "all know of it by then");
+        assert_eq!(subscriber_claim_time(std::slice::from_ref(&bound), Instant(9)), Some(Instant(5)));
+        assert_eq!(subscriber_claim_time(&[bound], Instant(9_000_000)), None, "all know of it by then");
     }
 
     #[test]

@@ -33,11 +33,11 @@ use vireo_store::region::{Buffer, InsertError, Key, Packet, Slot, Snapshot, next
 use vireo_types::{AssocId, Ltmsi};
 
 /// Number of returned inputs that are remembered.
-const REMEMBERED: usize = 1024;
+const MAX_RETURNED_INPUTS: usize = 1024;
 
 impl Host {
     /// Reads the rings of all workers. Returns true if a ring had an item.
-    pub(super) fn committed(&mut self) -> bool {
+    pub(super) fn read_worker_rings(&mut self) -> bool {
         (self.current.arrived, self.current.input) = (clock(), 0);
         if self.awaits_too_many() {
             return false;
@@ -183,7 +183,7 @@ impl Host {
             if sequence & OUTBOX != 0 {
                 self.private_outbox((sequence & !OUTBOX) as u32, &octets);
             } else if !self.workers.returned.contains(&sequence) {
-                if self.workers.returned.len() == REMEMBERED {
+                if self.workers.returned.len() == MAX_RETURNED_INPUTS {
                     self.workers.returned.pop_front();
                 }
                 self.workers.returned.push_back(sequence);
@@ -228,11 +228,11 @@ impl Host {
                 if let Some(assoc) = self.nodes.association_to(node, None) {
                     self.unknown_ue(assoc, pdu);
                 }
-                self.done();
+                self.acknowledge_input();
             }
             Some(EventMessage::UpfRequest { upf, message, .. }) => self.unknown_session(upf, message),
             Some(EventMessage::Event { event: Event::Transfer(transfer), .. }) => {
-                self.transferred(transfer.token, N1N2TransferResult::Unknown, None)
+                self.answer_transfer(transfer.token, N1N2TransferResult::Unknown, None)
             }
             _ => {}
         }
@@ -249,10 +249,10 @@ impl Host {
                 self.current.bucket = tmsi.map(|tmsi| self.ues.ids.bucket_of(tmsi));
                 self.create_ue((None, node), pdu, &view);
             }
-            Ok(_) => self.done(),
+            Ok(_) => self.acknowledge_input(),
             Err(fault) => {
                 self.fault_of(node, &fault);
-                self.done();
+                self.acknowledge_input();
             }
         }
     }
@@ -270,7 +270,7 @@ impl Host {
         let (smf_input, input) = if is_delegated { (input, 0) } else { (0, input) };
         self.statistics.totals.change(before, after);
         self.statistics.ue_changes.note(slot, (before, after), self.current.arrived);
-        self.moved(slot, before, after);
+        self.on_connections_changed(slot, before, after);
         if let Some(input) = connecting_input {
             self.nodes.on_connected(slot, input);
         }
@@ -322,7 +322,7 @@ impl Host {
                     self.send_smf_request((ltmsi, effect_key(key, n)), number, request, with);
                 }
                 Effect::N1N2TransferReply { token, result, sm_context } => {
-                    self.transferred(token, result, sm_context.as_ref())
+                    self.answer_transfer(token, result, sm_context.as_ref())
                 }
                 Effect::Forget => {}
             }
@@ -360,14 +360,14 @@ impl Host {
     }
 
     /// Sends the result of an N1N2 transfer to the SMF.
-    pub(super) fn transferred(
+    pub(super) fn answer_transfer(
         &self,
         token: u64,
         result: N1N2TransferResult,
         sm_context: Option<&PiggybackedSmContext>,
     ) {
         if let Some(smf) = &self.smf {
-            smf.transferred(token, result, sm_context);
+            smf.answer_transfer(token, result, sm_context);
         }
     }
 

@@ -17,7 +17,7 @@ use vireo_store::region::{Buffer, Slot};
 use vireo_types::{Duration, Instant};
 
 /// Minimum interval between replacements of all workers. Damage is found bit by bit.
-const REPLACED_EVERY: Duration = Duration::from_secs(10);
+const REPLACEMENT_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Host {
     /// Handles the faults of the region since the last call.
@@ -31,7 +31,7 @@ impl Host {
     }
 
     fn replace_all(&mut self, now: Instant, count: u64) {
-        let recently = self.workers.faults.replaced.is_some_and(|at| now.since(at) < REPLACED_EVERY);
+        let recently = self.workers.faults.replaced.is_some_and(|at| now.since(at) < REPLACEMENT_INTERVAL);
         // The death of a stateful worker would lose its UEs.
         if recently || self.ues.private.is_some() {
             return tracing::error!(count, "state region has words that no worker writes");

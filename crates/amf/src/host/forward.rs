@@ -43,11 +43,11 @@ enum PostResult {
 
 /// Waiting events of a UE beyond which a RAN node without a connection of the UE, and a first
 /// message, add none. The mailbox has room for four times as many.
-const UNPROVED: u64 = 16;
+const MAX_EVENTS_BEFORE_AUTHENTICATION: u64 = 16;
 
 /// Time after the first message until the slot of a UE is checked. A UE without a record by then
 /// has come to nothing.
-const FIRST_COMMIT_WITHIN: Duration = Duration::from_secs(5);
+const FIRST_COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Host {
     pub(super) fn ngap(&mut self, assoc: AssocId, view: Option<ShallowView>, pdu: &[u8], answers: bool) {
@@ -56,13 +56,13 @@ impl Host {
             Ok(view) => view,
             Err(fault) => {
                 self.fault(assoc, &fault);
-                return self.done();
+                return self.acknowledge_input();
             }
         };
         match self.nodes.target(assoc, (&view, pdu), &self.config, self.current.arrived) {
             MessageTarget::Repeat => {
                 tracing::debug!(assoc = assoc.0, "repeat of a message of a lost association dropped");
-                self.done();
+                self.acknowledge_input();
             }
             MessageTarget::Connected { node, amf_id } => match self.ues.region.slot_of(amf_id.ltmsi()) {
                 Some(slot) if !self.is_connected_by(slot, node) && self.is_crowded(slot) => self.drop_unproved(node),
@@ -72,13 +72,13 @@ impl Host {
                 }
                 None => {
                     self.unknown_ue(assoc, pdu);
-                    self.done();
+                    self.acknowledge_input();
                 }
             },
             MessageTarget::Initial { node, ran_id, tmsi } => self.initial((assoc, node), (ran_id, tmsi), &view, pdu),
             MessageTarget::RanNode => {
                 self.node_message(assoc, pdu, (answers, self.current.input));
-                self.done();
+                self.acknowledge_input();
             }
         }
     }
@@ -91,14 +91,14 @@ impl Host {
     /// Returns true if so many events of a UE wait that further ones must be its own. Other RAN
     /// nodes can name the UE in any number of messages, and would use up its mailbox.
     fn is_crowded(&self, slot: Slot) -> bool {
-        self.ues.region.waiting(slot) >= UNPROVED
+        self.ues.region.waiting(slot) >= MAX_EVENTS_BEFORE_AUTHENTICATION
     }
 
     /// Drops a message that may not be of the UE that it names.
     fn drop_unproved(&mut self, node: AssocId) {
         let what = format_args!("RAN node on association {}: messages about UEs of others", node.0);
         self.statistics.step_metrics.fault("limit", clock(), what);
-        self.done();
+        self.acknowledge_input();
     }
 
     /// Answers a message about an unknown UE.
@@ -165,14 +165,14 @@ impl Host {
     /// identity. `by` is the association of the message if it still exists.
     pub(super) fn create_ue(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], view: &ShallowView) {
         let now = clock();
-        if let Err(why) = self.make_room(node, view, now) {
-            return self.turn_away((by, node), pdu, why);
+        if let Err(cause) = self.make_room(node, view, now) {
+            return self.turn_away((by, node), pdu, cause);
         }
         let Some(ltmsi) = self.ues.ids.fresh(self.current.bucket) else { return self.no_number() };
         let Ok(slot) = self.ues.own.insert(ltmsi) else {
             return self.turn_away((by, node), pdu, TurnedAway::Full);
         };
-        self.used(slot);
+        self.mark_used(slot);
         self.events.young.push_back((now, slot, ltmsi));
         self.half_open(slot, node, now);
         if let Some(by) = by {
@@ -182,7 +182,7 @@ impl Host {
     }
 
     /// Records that a slot is in use.
-    pub(super) fn used(&mut self, slot: Slot) {
+    pub(super) fn mark_used(&mut self, slot: Slot) {
         if slot.number() >= self.ues.slots {
             self.ues.slots = slot.number() + 1;
             self.ues.region.shared_word(region_layout::BOARD_SLOTS).store(self.ues.slots.into(), Ordering::Relaxed);
@@ -193,7 +193,7 @@ impl Host {
     /// workers. A UE with a record ends by its steps.
     pub(super) fn free_unused_slots(&mut self, now: Instant) {
         while let Some((at, slot, ltmsi)) = self.events.young.front().copied() {
-            if now.since(at) < FIRST_COMMIT_WITHIN {
+            if now.since(at) < FIRST_COMMIT_TIMEOUT {
                 return;
             }
             self.events.young.pop_front();
@@ -225,7 +225,7 @@ impl Host {
                 if request {
                     self.unknown_session(upf, message);
                 }
-                self.done();
+                self.acknowledge_input();
             }
         }
     }
@@ -245,7 +245,7 @@ impl Host {
     pub(super) fn deliver_to(&mut self, ltmsi: Ltmsi, event: &EventMessage<'_>, kind: NfKind) {
         match self.ues.region.slot_of(ltmsi) {
             Some(slot) => self.deliver(slot, event, kind),
-            None => self.done(),
+            None => self.acknowledge_input(),
         }
     }
 
@@ -418,7 +418,7 @@ impl Host {
     }
 
     /// Returns the number of UEs that wait for room in a queue.
-    pub(super) fn unpushed(&self) -> usize {
+    pub(super) fn waiting_ues(&self) -> usize {
         self.workers.unpushed.values().map(VecDeque::len).sum()
     }
 }

@@ -19,7 +19,7 @@ const STEPS_BEFORE_INPUTS: usize = BATCH / 8;
 /// Time after which this thread looks at its inputs and heartbeats again, however slow steps are.
 const STEPS_TIME: Duration = Duration::from_millis(2);
 /// Number of commands at which this thread runs no more: it may be the one that takes them.
-const UNSENT: usize = COMMANDS / 4;
+const MAX_UNSENT_COMMANDS: usize = COMMANDS / 4;
 
 impl Host {
     /// Enters the NFs that this thread runs.
@@ -58,7 +58,7 @@ impl Host {
 
     /// Without copies of its records a host does not run ahead of its replicas.
     fn may_run_steps(&self) -> bool {
-        !self.awaits_too_many() && self.egress.len() < UNSENT
+        !self.awaits_too_many() && self.egress.len() < MAX_UNSENT_COMMANDS
     }
 
     /// Returns true if steps wait that this thread may run: deadlines, and answers to proposals,
@@ -70,7 +70,7 @@ impl Host {
     /// Returns true if the commands of further inputs find room. Worker processes wait by
     /// themselves.
     pub(super) fn has_room_for_commands(&self) -> bool {
-        self.workers.inline.is_none() || self.egress.len() < UNSENT
+        self.workers.inline.is_none() || self.egress.len() < MAX_UNSENT_COMMANDS
     }
 
     /// Executes the effects of a step that has just been committed.

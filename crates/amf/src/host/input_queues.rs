@@ -28,10 +28,10 @@ use vireo_store::region::{Key, Slot};
 use vireo_types::{AssocId, Ltmsi};
 
 /// Maximum number of inputs sorted in one pass of the host.
-const SORTED: usize = 256 * BATCH;
+const MAX_SORTED_INPUTS: usize = 256 * BATCH;
 /// Number of inputs in a turn of a queue with the strictest objective. A queue whose objective is
 /// 16 times as long, or longer, has one.
-const TURN: u32 = 16;
+const INPUTS_PER_TURN: u32 = 16;
 /// Queue of the inputs about UEs of other hosts, whose procedures this host serves.
 const GUESTS: usize = 0;
 /// Queue of the notices about UEs, which have no order.
@@ -52,7 +52,7 @@ pub(super) enum InputClass {
 #[derive(Debug)]
 pub(super) struct InputQueues<T> {
     queues: Vec<VecDeque<(Option<Slot>, T)>>,
-    /// Number of inputs in a turn of each queue; [`TURN`] for queues without a number.
+    /// Number of inputs in a turn of each queue; [`INPUTS_PER_TURN`] for queues without a number.
     turn_lengths: Vec<u32>,
     /// Queues with inputs, in the order of their turns.
     turns: VecDeque<usize>,
@@ -85,8 +85,9 @@ impl<T> InputQueues<T> {
     pub(super) fn set_objectives(&mut self, objectives: &[[u64; NF_KINDS]]) {
         let all = || objectives.as_flattened().iter().copied();
         let strictest = all().min().unwrap_or(1).max(1) as f64;
-        let length = |objective: u64| (f64::from(TURN) * strictest / objective.max(1) as f64).round().max(1.0) as u32;
-        self.turn_lengths = std::iter::repeat_n(TURN, UES).chain(all().map(length)).collect();
+        let length =
+            |objective: u64| (f64::from(INPUTS_PER_TURN) * strictest / objective.max(1) as f64).round().max(1.0) as u32;
+        self.turn_lengths = std::iter::repeat_n(INPUTS_PER_TURN, UES).chain(all().map(length)).collect();
     }
 
     /// Returns the number of inputs.
@@ -130,7 +131,7 @@ impl<T> InputQueues<T> {
         let (ue, input) = waiting.pop_front()?;
         self.turn_position += 1;
         let is_empty = waiting.is_empty();
-        if is_empty || self.turn_position >= self.turn_lengths.get(queue).copied().unwrap_or(TURN) {
+        if is_empty || self.turn_position >= self.turn_lengths.get(queue).copied().unwrap_or(INPUTS_PER_TURN) {
             self.turn_position = 0;
             self.turns.pop_front();
             if !is_empty {
@@ -161,7 +162,7 @@ impl Host {
         if self.waiting_inputs() <= BATCH {
             return;
         }
-        for _ in 0..SORTED {
+        for _ in 0..MAX_SORTED_INPUTS {
             if !self.events.waiting.is_open() || self.events.waiting.len() >= INPUTS {
                 return;
             }

@@ -7,7 +7,7 @@ pub(super) const BATCH: usize = 64;
 /// Capacity of the input queue.
 pub(super) const INPUTS: usize = 65_536;
 /// Number of UEs waiting for a full NF queue at which the host stops taking inputs.
-pub(super) const UNPUSHED: usize = 65_536;
+pub(super) const MAX_WAITING_UES: usize = 65_536;
 /// Maximum number of concurrent worker processes. The count includes the host's own number.
 pub(super) const WORKERS: u8 = 250;
 

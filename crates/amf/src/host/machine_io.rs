@@ -137,7 +137,7 @@ impl Host {
     /// Handles the reply of the balancers to a barrier.
     pub(super) fn on_barrier_reply(&mut self, number: u64, is_whole: bool) {
         self.on(machine::Input::BarrierReply { number, is_whole });
-        self.introduced(number);
+        self.enter_waiting(number);
         if self.has_left()
             && let Some(cluster) = &self.cluster
         {
@@ -164,7 +164,7 @@ impl Host {
     fn leave_tables(&mut self, slot: Slot, ue: &UeContext) {
         let summary = Summary::new(ue);
         self.statistics.totals.change(Some(summary), None);
-        self.moved(slot, Some(summary), None);
+        self.on_connections_changed(slot, Some(summary), None);
         for session in &ue.sessions {
             self.ues.ids.lend(slot, &session.terms.dnn, &session.address);
         }
@@ -319,7 +319,7 @@ impl HostIo for Io<'_> {
             tracing::error!(%ltmsi, "UE not taken over: state region full; raise state.ues");
             return None;
         };
-        self.host.used(slot);
+        self.host.mark_used(slot);
         for old in references(ue) {
             if let Err(error) = self.host.ues.region.alias(slot, old) {
                 tracing::debug!(%error, %ltmsi, "an earlier number of a UE does not lead to it");
@@ -349,7 +349,7 @@ impl HostIo for Io<'_> {
         }
         let summary = Summary::new(ue);
         self.host.statistics.totals.change(None, Some(summary));
-        self.host.connected(slot, None, Some(summary));
+        self.host.update_connection_tables(slot, None, Some(summary));
         if let Some(deadline) = ue.deadline() {
             self.host.events.timers.schedule(slot, deadline, clock());
         }
@@ -410,7 +410,7 @@ impl HostIo for Io<'_> {
     }
 
     fn node_of_ue_known(&mut self, slot: Slot, node: AssocId) {
-        self.host.nodes.moved(slot, [None; 2], [Some(node), None]);
+        self.host.nodes.update_connections(slot, [None; 2], [Some(node), None]);
     }
 
     fn event(&mut self, slot: Slot, notice: UeNotice) -> DeferredEvent {
@@ -464,13 +464,13 @@ impl HostIo for Io<'_> {
     }
 
     fn handed_off(&mut self) -> TakeoverSet {
-        self.host.cluster.as_ref().map(|cluster| cluster.member.replicator.take_handed()).unwrap_or_default()
+        self.host.cluster.as_ref().map(|cluster| cluster.member.replicator.take_handed_off()).unwrap_or_default()
     }
 
     fn store_own_entries(&mut self, ues: &[(Ltmsi, Vec<u8>)]) {
         if let Some(cluster) = &self.host.cluster {
             let parts = ues.iter().filter_map(|(ltmsi, octets)| Some((*ltmsi, EncodedContext::new(octets).ok()?)));
-            cluster.member.replicator.keep_own(parts);
+            cluster.member.replicator.store_own(parts);
         }
     }
 

@@ -68,7 +68,7 @@ use cluster::Cluster;
 use crossbeam_channel::TryRecvError;
 use egress::CommitOrder;
 use host_machine::new_machine;
-use limits::{BATCH, UNPUSHED, WORKERS};
+use limits::{BATCH, MAX_WAITING_UES, WORKERS};
 use nf_scaler::NfScaler;
 use pools::Pools;
 use ran_table::Nodes;
@@ -101,9 +101,9 @@ use vireo_types::Instant;
 use vireo_wire::ngap::CauseMisc;
 
 /// Maximum start-up time of the first workers.
-const START_WITHIN: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Number of workers that may be killed during the start.
-const KILLED: u32 = 8;
+const MAX_START_KILLS: u32 = 8;
 
 impl Host {
     /// Starts a host without UEs and waits until its first workers are ready.
@@ -147,7 +147,7 @@ impl Host {
         if !pools.fits(WORKERS) {
             return Err(HostError::Workers);
         }
-        pools.calibrate(nf_scaler::calibrated());
+        pools.calibrate(nf_scaler::initial_estimate());
         let (supervisor, inline) = match config.pools.worker_model {
             WorkerModel::Processes => {
                 let supervisor = nf_scaler::start_supervisor(&region, &config, plan, input_sender.clone());
@@ -221,24 +221,24 @@ impl Host {
             }
             self.launch(&purposes);
         }
-        let (until, mut killed) = (std::time::Instant::now() + START_WITHIN, 0);
+        let (until, mut killed) = (std::time::Instant::now() + START_TIMEOUT, 0);
         while self.workers.pools.iter().any(|nf| matches!(nf.state, pools::State::Starting { .. })) {
             match self.inputs.urgent.recv_deadline(until) {
                 Ok(Input::WorkerEvent(WorkerEvent::Failed { worker, error }))
-                    if !error.is_kill() || killed == KILLED =>
+                    if !error.is_kill() || killed == MAX_START_KILLS =>
                 {
                     return Err(HostError::Worker { worker, error: error.to_string() });
                 }
-                Ok(Input::WorkerEvent(WorkerEvent::Down { worker, why: why @ ExitCause::Exited(_), .. })) => {
-                    return Err(HostError::Worker { worker, error: format!("it ended: {why:?}") });
+                Ok(Input::WorkerEvent(WorkerEvent::Down { worker, cause: reason @ ExitCause::Exited(_), .. })) => {
+                    return Err(HostError::Worker { worker, error: format!("it ended: {reason:?}") });
                 }
                 // A worker that was killed is replaced, as at any other time.
                 Ok(input) => {
                     killed += u32::from(matches!(input, Input::WorkerEvent(WorkerEvent::Failed { .. })));
                     self.input(input);
-                    self.launch_failed();
+                    self.replace_failed_launches();
                 }
-                Err(_) => return Err(HostError::Late(START_WITHIN)),
+                Err(_) => return Err(HostError::Late(START_TIMEOUT)),
             }
         }
         Ok(())
@@ -258,7 +258,7 @@ impl Host {
     /// Processes inputs, steps and deadlines once.
     fn pass(&mut self) -> HostTurn {
         self.inputs.tick();
-        let mut busy = self.committed();
+        let mut busy = self.read_worker_rings();
         while let Ok(input) = self.inputs.urgent.try_recv() {
             if matches!(input, Input::Stop) {
                 return HostTurn::Ended;
@@ -267,7 +267,7 @@ impl Host {
             busy = true;
         }
         // Deferred events precede new inputs.
-        let room = self.post_deferred() && self.unpushed() < UNPUSHED && self.has_room_for_commands();
+        let room = self.post_deferred() && self.waiting_ues() < MAX_WAITING_UES && self.has_room_for_commands();
         self.sort_inputs();
         for _ in 0..if room { BATCH } else { 0 } {
             match self.next_input() {
@@ -429,7 +429,7 @@ impl Host {
             Input::Peer { envelope, .. } => self.on_peer_event(envelope.event, envelope.answers),
             Input::Notice(notice) => self.on_notice(notice),
             Input::BalancerUnreachable(balancer) => self.on_balancer_unreachable(*balancer),
-            Input::AssociationsLost(associations) => self.associations_lost(associations),
+            Input::AssociationsLost(associations) => self.on_association_losses(associations),
             Input::Unsent(message) => self.send_again(*message),
             Input::Authentication { ltmsi, answer } => {
                 self.deliver_to(ltmsi, &Event::Authentication(*answer).into(), NfKind::Registration);
@@ -463,7 +463,7 @@ impl Host {
             Input::Leave => self.egress.send(ClusterOutput::Leave),
             Input::LeaveGranted => self.on_leave_granted(),
             Input::WorkerEvent(event) => self.on_worker_event(event),
-            Input::Reclaimed { worker } => self.workers.scaler.reclaimed(worker),
+            Input::Reclaimed { worker } => self.workers.scaler.free_number(worker),
             Input::Stop => {}
         }
     }
@@ -472,7 +472,7 @@ impl Host {
     fn on_peer_event(&mut self, event: PeerEvent, answers: bool) {
         match event {
             PeerEvent::Up { assoc, peer } => self.association_up(assoc, peer),
-            PeerEvent::Down { assoc, restarted } => self.association_lost(assoc, restarted),
+            PeerEvent::Down { assoc, restarted } => self.on_association_loss(assoc, restarted),
             PeerEvent::Alive { assoc } => self.node_lives(assoc),
             PeerEvent::Ngap { assoc, view, pdu } => self.ngap(assoc, view, &pdu, answers),
             PeerEvent::Undelivered { assoc, ue, pdu } => self.send_again(UnackedMessage { assoc, ue, key: 0, pdu }),
@@ -494,7 +494,7 @@ impl Host {
     fn on_notice(&mut self, notice: BalancerNotice) {
         match notice {
             BalancerNotice::Claimed(claim) => self.on(machine::Input::Claimed(claim)),
-            BalancerNotice::AddressReturned { dnn, address } => self.ues.ids.returned(&dnn, &address),
+            BalancerNotice::AddressReturned { dnn, address } => self.ues.ids.free_returned(&dnn, &address),
             BalancerNotice::Node(of) => self.on_node_report(*of),
             BalancerNotice::Endpoints(addresses) => self.on_balancer_up(&addresses),
         }

@@ -34,7 +34,7 @@ const WEIGHT_STEP: f64 = 0.2;
 /// Returns the estimated cost of a procedure on this machine, in nanoseconds, before any
 /// measurement. The unit is the mean time of encoding and decoding a context, the most frequent
 /// work of a step. Each kind of procedure is a multiple of it.
-pub(super) fn calibrated() -> impl Fn(Purpose) -> u64 {
+pub(super) fn initial_estimate() -> impl Fn(Purpose) -> u64 {
     use vireo_core::amf::context::{UeContext, decode, encode};
     use vireo_core::schedule::kind::NfKind;
     const RUNS: u32 = 2000;
@@ -68,7 +68,7 @@ pub(super) fn start_supervisor(
         // A worker that waits for its database is not stuck: it loads, commits, and checks the
         // result.
         stuck_after: match config.state.location.is_database() {
-            true => config.pools.stuck_after.max(vireo_ops::state::PATIENCE * 4),
+            true => config.pools.stuck_after.max(vireo_ops::state::RESPONSE_TIMEOUT * 4),
             false => config.pools.stuck_after,
         },
         cores: config.pools.cores.clone(),
@@ -93,30 +93,30 @@ impl Host {
         match event {
             WorkerEvent::Up { worker, pid, took } => {
                 tracing::debug!(worker, pid, ?took, "worker ready");
-                self.arrived(worker, pid);
+                self.on_worker_ready(worker, pid);
             }
-            WorkerEvent::Down { worker, pid, dead, why, noticed } => {
+            WorkerEvent::Down { worker, pid, dead, cause, noticed } => {
                 let began = std::time::Instant::now();
                 match dead {
-                    Some(dead) => self.take_over(dead, why == ExitCause::Retired),
+                    Some(dead) => self.take_over(dead, cause == ExitCause::Retired),
                     None => {
                         let lost = self.workers.pools.down(worker);
                         self.workers.rings.retain(|w| w.number != worker);
-                        self.workers.scaler.reclaimed(worker);
-                        if why != ExitCause::Retired {
+                        self.workers.scaler.free_number(worker);
+                        if cause != ExitCause::Retired {
                             self.launch(&lost);
                         }
                     }
                 }
                 let took = began.elapsed();
                 self.workers.scaler.stopping.take_if(|stopping| *stopping == worker);
-                if why == ExitCause::Retired {
+                if cause == ExitCause::Retired {
                     tracing::info!(worker, pid, "idle worker stopped");
                 } else {
                     tracing::warn!(
                         worker,
                         pid,
-                        ?why,
+                        reason = ?cause,
                         ?noticed,
                         ?took,
                         "worker ended; other workers have taken over its UEs"
@@ -126,7 +126,7 @@ impl Host {
             WorkerEvent::Failed { worker, error } => {
                 tracing::error!(worker, %error, "worker does not start");
                 let lost = self.workers.pools.down(worker);
-                self.workers.scaler.reclaimed(worker);
+                self.workers.scaler.free_number(worker);
                 self.workers.scaler.failed.extend(lost);
             }
         }
@@ -148,14 +148,14 @@ impl Host {
         self.workers.pools.fill();
         self.scale();
         self.weigh();
-        self.launch_failed();
+        self.replace_failed_launches();
         self.workers.scaler.worked = self.workers.pools.iter().any(|nf| !nf.queue.is_empty())
             || !self.workers.scaler.late.is_empty()
             || self.admission.overload.is_on();
     }
 
     /// Starts workers in place of those that did not start.
-    pub(super) fn launch_failed(&mut self) {
+    pub(super) fn replace_failed_launches(&mut self) {
         let failed = std::mem::take(&mut self.workers.scaler.failed);
         if !failed.is_empty() {
             self.launch(&failed);

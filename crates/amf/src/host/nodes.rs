@@ -28,7 +28,7 @@ const MAX_FILL: f64 = 0.1;
 
 impl Host {
     /// Handles the loss or restart of an association.
-    pub(super) fn association_lost(&mut self, assoc: AssocId, restarted: bool) {
+    pub(super) fn on_association_loss(&mut self, assoc: AssocId, restarted: bool) {
         let outputs = self.nodes.on_association_lost(assoc, restarted);
         self.execute_node_outputs(outputs);
     }
@@ -41,7 +41,7 @@ impl Host {
     }
 
     /// Handles that associations of unreachable balancers are lost.
-    pub(super) fn associations_lost(&mut self, associations: BTreeSet<AssocId>) {
+    pub(super) fn on_association_losses(&mut self, associations: BTreeSet<AssocId>) {
         let outputs = self.nodes.on_associations_lost(associations);
         self.execute_node_outputs(outputs);
     }
@@ -226,8 +226,8 @@ impl Host {
     }
 
     /// Applies the change of a UE's connections by a step.
-    pub(super) fn moved(&mut self, slot: Slot, before: Option<Summary>, after: Option<Summary>) {
-        self.connected(slot, before, after);
+    pub(super) fn on_connections_changed(&mut self, slot: Slot, before: Option<Summary>, after: Option<Summary>) {
+        self.update_connection_tables(slot, before, after);
         for assoc in after.map(|s| s.associations()).unwrap_or_default().into_iter().flatten() {
             // The association was lost during the step.
             if self.nodes.get(assoc).is_none() {
@@ -237,10 +237,10 @@ impl Host {
     }
 
     /// Updates the tables after a change of a UE's connections.
-    pub(super) fn connected(&mut self, slot: Slot, before: Option<Summary>, after: Option<Summary>) {
+    pub(super) fn update_connection_tables(&mut self, slot: Slot, before: Option<Summary>, after: Option<Summary>) {
         let associations = |s: Option<Summary>| s.map(|s| s.associations()).unwrap_or_default();
-        self.admission.half_open.changed(&self.nodes, slot, before, after);
-        self.nodes.moved(slot, associations(before), associations(after));
+        self.admission.half_open.on_commit(&self.nodes, slot, before, after);
+        self.nodes.update_connections(slot, associations(before), associations(after));
         let prepared = |s: Option<Summary>| s.and_then(|s| s.target.zip(s.target_id));
         self.nodes.set_prepared(slot, prepared(before), prepared(after));
         let (old, new) = (before.and_then(|s| s.connection), after.and_then(|s| s.connection));

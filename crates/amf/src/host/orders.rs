@@ -23,7 +23,7 @@ impl Host {
                 self.current.input = input;
                 self.transfer(supi, key, *transfer);
             }
-            SmfEvent::Released { supi, number, token } => self.released(supi, number, token),
+            SmfEvent::Released { supi, number, token } => self.report_release(supi, number, token),
         }
     }
 
@@ -35,19 +35,19 @@ impl Host {
                 self.deliver(slot, &EventMessage::Event { key, event }, NfKind::Session);
             }
             None => {
-                self.transferred(transfer.token, N1N2TransferResult::Unknown, None);
-                self.done();
+                self.answer_transfer(transfer.token, N1N2TransferResult::Unknown, None);
+                self.acknowledge_input();
             }
         }
     }
 
     /// Reports the release of an SM context to its UE, and to the SMF whether the UE is known.
-    fn released(&mut self, supi: Supi, number: SessionNumber, token: u64) {
+    fn report_release(&mut self, supi: Supi, number: SessionNumber, token: u64) {
         let slot = self.ues.region.lookup(Key::Supi, supi.as_u64());
         slot.into_iter()
             .for_each(|slot| self.deliver(slot, &Event::SmContextReleased { number }.into(), NfKind::Session));
         if let Some(smf) = &self.smf {
-            smf.notified(token, slot.is_some());
+            smf.answer_notification(token, slot.is_some());
         }
     }
 

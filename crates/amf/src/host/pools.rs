@@ -422,7 +422,7 @@ impl Pools {
             }
             nf.measured = now;
             if let Some(time) = self.times.get_mut(&nf.purpose) {
-                time.measured(busy / procedures);
+                time.add_measurement(busy / procedures);
             }
         }
     }

@@ -20,8 +20,8 @@ use vireo_cluster::replicator::Replicator;
 use vireo_core::amf::context::EncodedContext;
 use vireo_core::amf::engine::Event;
 use vireo_core::placement::balance::HostId;
-use vireo_core::placement::host::{NamedUe, ProposalVerdict, ServedInput, named_ue};
-use vireo_core::placement::message::{Envelope, HostNotice, PeerEvent, SERVED_WITHIN};
+use vireo_core::placement::host::{NamedUe, ProposalDecision, ServedInput, named_ue};
+use vireo_core::placement::message::{Envelope, HostNotice, PeerEvent, SERVING_TIMEOUT};
 use vireo_core::placement::ran_nodes::MessageTarget;
 use vireo_core::placement::replica::{Proposal, ProposalAnswer, ProposalResult, ServedStep};
 use vireo_core::schedule::kind::NfKind;
@@ -110,7 +110,7 @@ impl Host {
         };
         let octets = event.encode(self.current.arrived, self.current.input, Vec::new());
         let event = DeferredEvent { slot, ltmsi, kind: NfKind::Paging, octets };
-        self.guests.reports.push_back(WaitingReport { deadline: clock() + SERVED_WITHIN, event });
+        self.guests.reports.push_back(WaitingReport { deadline: clock() + SERVING_TIMEOUT, event });
     }
 
     /// Delivers reports that have waited for the end of a procedure.
@@ -283,11 +283,11 @@ impl Host {
 
     /// Commits or refuses the proposal of a serving host, and answers it.
     pub(super) fn on_proposal(&mut self, from: HostId, proposal: &Proposal) {
-        let verdict = self.drive(|machine, io| machine.judge_proposal(from, proposal, io));
-        let is_committed = match verdict {
-            Some(ProposalVerdict::Commit { slot, before }) => self.commit_proposal((slot, from), proposal, &before),
-            Some(ProposalVerdict::Refuse) => false,
-            Some(ProposalVerdict::Repeat) | None => return,
+        let decision = self.drive(|machine, io| machine.check_proposal(from, proposal, io));
+        let is_committed = match decision {
+            Some(ProposalDecision::Commit { slot, before }) => self.commit_proposal((slot, from), proposal, &before),
+            Some(ProposalDecision::Refuse) => false,
+            Some(ProposalDecision::Repeat) | None => return,
         };
         let result = if is_committed { Decision::Committed } else { Decision::Refused };
         self.statistics.step_metrics.metrics.proposal(result);

@@ -11,7 +11,7 @@ use vireo_ops::config::{NF_KINDS, SliceRuntime};
 use vireo_types::{Duration, Instant};
 
 /// Length of a window. Status shows the last complete window and the current one: 5 to 10 s.
-const WINDOW: Duration = Duration::from_secs(5);
+const WINDOW_LENGTH: Duration = Duration::from_secs(5);
 /// Longer latencies count as this value, in microseconds: one minute.
 const LONGEST_US: u64 = 60_000_000;
 /// Significant decimal digits of a quantile. A histogram then has 10 kB.
@@ -89,11 +89,11 @@ impl SloTracker {
 
     fn rotate_windows(&mut self, now: Instant) {
         let passed = now.since(self.began);
-        if passed < WINDOW {
+        if passed < WINDOW_LENGTH {
             return;
         }
         // After a window without procedures, nothing of the window before it remains.
-        let rotations = if passed.as_micros() < 2 * WINDOW.as_micros() { 1 } else { 2 };
+        let rotations = if passed.as_micros() < 2 * WINDOW_LENGTH.as_micros() { 1 } else { 2 };
         for series in self.series.iter_mut().flatten().flatten() {
             (0..rotations).for_each(|_| series.rotate());
         }

@@ -82,19 +82,19 @@ impl StepMetrics {
                     let failure = if *cause == 0 { Failure::Lost } else { Failure::Cause(*cause) };
                     procedures.failed(procedure, failure);
                 }
-                tracing::debug!(%whom, procedure = ?kind, cause, "a procedure failed");
+                tracing::debug!(ue = %whom, procedure = ?kind, cause, "a procedure failed");
             }
             Note::NotAuthenticated(kind) => {
                 if let Some(procedure) = procedure(*kind) {
                     procedures.failed(procedure, Failure::Authentication);
                 }
-                tracing::debug!(%whom, procedure = ?kind, "UE not authenticated");
+                tracing::debug!(ue = %whom, procedure = ?kind, "UE not authenticated");
             }
             Note::UsageReported { uplink, downlink } => self.metrics.volumes.sessions(*uplink, *downlink),
             Note::SecondaryRatUsage { uplink, downlink } => {
                 self.metrics.volumes.secondary_rats(*uplink, *downlink);
             }
-            Note::Refused(request) => self.refused(request, now, whom),
+            Note::Refused(request) => self.log_refusal(request, now, whom),
             Note::QosFlowsNotified { fulfilled, not_fulfilled } => {
                 self.metrics.volumes.qos_flows(*fulfilled, *not_fulfilled);
             }
@@ -114,18 +114,18 @@ impl StepMetrics {
                 _ => continue,
             };
             if let Some(procedure) = procedure(kind) {
-                tracer.procedure(ltmsi, procedure.label(), outcome, at);
+                tracer.record_procedure(ltmsi, procedure.label(), outcome, at);
             }
         }
-        tracer.step((ltmsi, key), at, clock());
+        tracer.record_step((ltmsi, key), at, clock());
     }
 
     /// Logs a refused device, once in a minute. Devices whose subscriber is not known count as one.
-    fn refused(&mut self, request: &RefusedRequest, now: Instant, whom: impl std::fmt::Display) {
+    fn log_refusal(&mut self, request: &RefusedRequest, now: Instant, whom: impl std::fmt::Display) {
         let RefusedRequest { supi, procedure, cause, reason } = request;
         let supi = supi.map(Supi::as_u64);
         if self.refused.admits(supi.unwrap_or_default(), now) {
-            tracing::info!(%whom, supi, procedure = ?procedure, cause, reason = %reason, "device refused");
+            tracing::info!(ue = %whom, supi, procedure = ?procedure, cause, reason = %reason, "device refused");
         }
     }
 

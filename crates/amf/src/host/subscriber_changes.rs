@@ -5,7 +5,7 @@
 //! rate is bounded, so that a large import delays no other event. Each change is looked at twice: a
 //! UE that was registering, or was at another host, has it from the second time on.
 
-use super::change_queue::{Change, Examination, INTERVAL, REPEATED};
+use super::change_queue::{Change, Examination, INTERVAL, REPEAT_DELAY};
 use super::state::Host;
 use vireo_core::amf::context;
 use vireo_core::amf::engine::Event;
@@ -15,9 +15,9 @@ use vireo_store::region::{Key, Slot, Snapshot};
 use vireo_types::{Instant, Supi};
 
 /// UEs that are served in one interval: 1,000 a second.
-const SERVED: usize = 10;
+const MAX_UES_PER_INTERVAL: usize = 10;
 /// Changes that one look examines. Most are of subscribers without a UE here.
-const EXAMINED: usize = 1024;
+const MAX_CHANGES_PER_INTERVAL: usize = 1024;
 
 impl Host {
     /// Has the UEs of an earlier core examined: records may have changed while there was no core.
@@ -44,17 +44,17 @@ impl Host {
             changes.waiting.push_back(Change { supi, is_repeated: true });
         }
         let mut served = 0;
-        for _ in 0..EXAMINED {
+        for _ in 0..MAX_CHANGES_PER_INTERVAL {
             let Some(change) = self.events.changes.waiting.front().copied() else { break };
             if self.ues.region.lookup(Key::Supi, change.supi.as_u64()).is_some() {
-                if served == SERVED || self.udm.read(change.supi, change.is_repeated).is_err() {
+                if served == MAX_UES_PER_INTERVAL || self.udm.read(change.supi, change.is_repeated).is_err() {
                     return;
                 }
                 served += 1;
             }
             self.events.changes.waiting.pop_front();
         }
-        self.examine_ues(SERVED.saturating_sub(served));
+        self.examine_ues(MAX_UES_PER_INTERVAL.saturating_sub(served));
     }
 
     /// Reads the records of the subscribers of these UEs, for an examination of all.
@@ -84,7 +84,7 @@ impl Host {
     ) {
         let Ok(subscription) = subscription else {
             let now = self.current.arrived;
-            return self.events.changes.recent.push_back((now + REPEATED, supi));
+            return self.events.changes.recent.push_back((now + REPEAT_DELAY, supi));
         };
         if let Some(slot) = self.ues.region.lookup(Key::Supi, supi.as_u64()) {
             self.deliver(slot, &Event::SubscriberChanged { subscription, is_repeated }.into(), NfKind::StateManagement);

@@ -95,7 +95,7 @@ impl Host {
             return;
         }
         self.workers.scaler.suspects.remove(&slot);
-        tracing::error!(slot = slot.number(), deaths, "event crashes every worker that runs it; skipping it");
+        tracing::error!(slot = slot.number(), crashes = deaths, "event crashes every worker that runs it; skipping it");
         let free = region_layout::poison_words()
             .map(|word| self.ues.region.shared_word(word))
             .find(|w| w.load(Ordering::Relaxed) == 0);
@@ -187,7 +187,7 @@ impl Host {
         self.ues.ids.free_all(|owner| slots.contains(&owner));
         for (slot, summary) in gone {
             self.statistics.totals.change(Some(summary), None);
-            self.moved(slot, Some(summary), None);
+            self.on_connections_changed(slot, Some(summary), None);
             self.ues.own.abandon(slot);
         }
     }
@@ -218,13 +218,13 @@ impl Host {
     }
 
     /// Registers a worker that is ready.
-    pub(super) fn arrived(&mut self, number: u8, pid: u32) {
+    pub(super) fn on_worker_ready(&mut self, number: u8, pid: u32) {
         let bell = self.ues.plan.bell(&self.ues.region, number);
         self.workers.rings.push(WorkerRings {
             number,
             pid,
-            committed: self.ues.region.receiver(self.ues.plan.committed(number)).expect("rings for all workers"),
-            returned: self.ues.region.receiver(self.ues.plan.returned(number)).expect("rings for all workers"),
+            committed: self.ues.region.receiver(self.ues.plan.commit_ring(number)).expect("rings for all workers"),
+            returned: self.ues.region.receiver(self.ues.plan.return_ring(number)).expect("rings for all workers"),
             bell,
             wake_pending: false,
         });

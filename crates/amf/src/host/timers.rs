@@ -8,7 +8,7 @@ use vireo_types::{Duration, Instant};
 
 /// Deadlines within this time are scheduled. A sweep over the contexts finds later ones (an idle
 /// UE's, an hour ahead) twice within that time. A short-lived UE thus leaves no entries behind.
-const HORIZON: Duration = Duration::from_secs(60);
+const SCHEDULE_HORIZON: Duration = Duration::from_secs(60);
 /// Minimum number of slots per sweep.
 const SWEPT_AT_ONCE: u32 = 256;
 
@@ -27,7 +27,7 @@ impl Timers {
     /// Schedules the deadline of a UE. A deadline that only moved later is not added again: the
     /// earlier entry leads to a check.
     pub(super) fn schedule(&mut self, slot: Slot, deadline: Instant, now: Instant) {
-        if deadline > now + HORIZON || self.entered.get(&slot).is_some_and(|at| *at <= deadline) {
+        if deadline > now + SCHEDULE_HORIZON || self.entered.get(&slot).is_some_and(|at| *at <= deadline) {
             return;
         }
         self.entered.insert(slot, deadline);
@@ -57,7 +57,7 @@ impl Timers {
     /// Returns the first slot and the number of slots to sweep. All `count` slots are swept within
     /// half the horizon.
     pub(super) fn sweep(&mut self, now: Instant, count: u32) -> Option<(u32, u32)> {
-        let half = HORIZON.as_micros() / 2;
+        let half = SCHEDULE_HORIZON.as_micros() / 2;
         let passed = now.since(self.swept).as_micros().min(half);
         let due = (u64::from(count) * passed).div_ceil(half) as u32;
         // Small batches delay nothing else; single slots are not worth a call.

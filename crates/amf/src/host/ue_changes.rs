@@ -10,9 +10,9 @@ use vireo_store::region::Slot;
 use vireo_types::{Duration, Instant};
 
 /// Maximum number of UEs between two queries. Changes of further UEs are counted.
-const ENTRIES: usize = 100;
+const MAX_CHANGED_UES: usize = 100;
 /// Time after a query for which changes are stored.
-const WATCHED: Duration = Duration::from_secs(5);
+const WATCH_DURATION: Duration = Duration::from_secs(5);
 
 /// Changes since the last query.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl UeChanges {
         if !registration && !sessions {
             return;
         }
-        if self.entries.len() >= ENTRIES && !self.entries.contains_key(&slot) {
+        if self.entries.len() >= MAX_CHANGED_UES && !self.entries.contains_key(&slot) {
             self.further += 1;
             return;
         }
@@ -53,7 +53,7 @@ impl UeChanges {
         if now >= self.watched_until {
             (self.entries, self.further) = (FxHashMap::default(), 0);
         }
-        self.watched_until = now + WATCHED;
+        self.watched_until = now + WATCH_DURATION;
         let mut entries: Vec<_> = self.entries.drain().collect();
         entries.sort_unstable_by_key(|(slot, _)| *slot);
         (entries, std::mem::take(&mut self.further))
@@ -90,20 +90,20 @@ mod tests {
         changes.note(slots[1], (summary(true, 1), None), now);
         assert_eq!(changes.take(now), (vec![(slots[1], change(true, true))], 0), "the context is removed");
         changes.note(slots[1], registers, now);
-        assert_eq!(changes.take(now + WATCHED), (vec![], 0), "no client has read for long");
+        assert_eq!(changes.take(now + WATCH_DURATION), (vec![], 0), "no client has read for long");
     }
 
     #[test]
     fn further_changes_are_counted() {
         let (mut changes, now) = (UeChanges::default(), Instant(1_000));
-        let slots = slots(ENTRIES as u32 + 7);
+        let slots = slots(MAX_CHANGED_UES as u32 + 7);
         changes.take(now);
         for slot in &slots {
             changes.note(*slot, (summary(false, 0), summary(true, 0)), now);
         }
         changes.note(slots[0], (summary(true, 0), summary(true, 2)), now);
         let (entries, further) = changes.take(now);
-        assert_eq!((entries.len(), further, entries[0].1.sessions), (ENTRIES, 7, true));
+        assert_eq!((entries.len(), further, entries[0].1.sessions), (MAX_CHANGED_UES, 7, true));
         assert_eq!(changes.take(now), (vec![], 0));
         changes.defer(slots[1], entries[1].1);
         assert_eq!(changes.take(now), (vec![entries[1]], 0));

@@ -8,7 +8,7 @@ use vireo_ops::api::{UE_PAGE, UePage, UeQuery, UeSelector, UeStatus};
 use vireo_store::region::{Key, Slot, Snapshot};
 
 /// Slots that one page of a filter without an index examines, which takes a few milliseconds.
-const EXAMINED: usize = 4096;
+const MAX_EXAMINED_SLOTS: usize = 4096;
 
 impl Host {
     /// Returns a page of UEs.
@@ -29,7 +29,7 @@ impl Host {
                 page
             }
             UeSelector::Changed => self.changed_ues(query.reveal_supi, limit),
-            UeSelector::State(state) => self.scan(query, (limit, EXAMINED), |ue| state.fits(ue)),
+            UeSelector::State(state) => self.scan(query, (limit, MAX_EXAMINED_SLOTS), |ue| state.fits(ue)),
         }
     }
 

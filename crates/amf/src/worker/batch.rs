@@ -5,7 +5,7 @@
 //! sent. A worker that dies in between leaves each UE as if it were alone.
 
 use super::contexts::PendingCommit;
-use super::{EventOutcome, IN_A_ROW, NfWorker, log_failed_event, region_layout};
+use super::{EventOutcome, MAX_CONSECUTIVE_EVENTS, NfWorker, log_failed_event, region_layout};
 use crate::worker::event_message::{EventMessage, ReceivedEvent};
 use std::time::Instant;
 use vireo_ops::metrics::Transaction;
@@ -37,7 +37,7 @@ impl NfWorker {
             procedures += self.carry_out_all(nf, &open);
             open = open.iter().filter_map(|(slot, _)| Some((*slot, self.worker.finish(*slot)?))).collect();
             rounds += 1;
-            if rounds % IN_A_ROW == 0 {
+            if rounds % MAX_CONSECUTIVE_EVENTS == 0 {
                 self.bump_heartbeat(Instant::now());
                 let queue = &self.queues[nf];
                 open.retain(|(slot, _)| queue.push(slot.number().into()).is_err());
@@ -92,7 +92,7 @@ impl NfWorker {
             procedures += match done {
                 Ok(done) => {
                     self.database_down = None;
-                    self.committed(slot, done);
+                    self.pass_effects(slot, done);
                     u64::from(ended)
                 }
                 Err(error) if error.passes() => self.retry_single(nf, slot, packet),

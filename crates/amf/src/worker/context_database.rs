@@ -40,11 +40,11 @@ mod writers;
 
 pub(super) use batch::PrefetchedRecord;
 pub(crate) use config::{ContextDatabaseConfig, ContextDatabaseError};
-pub(crate) use resumed::{Becomes, Resumption};
+pub(crate) use resumed::{ResumeDecision, Resumption};
 pub(crate) use writers::Writer;
 pub(super) use writers::{LatestUe, pending_content};
 
-use batch::Prefetched;
+use batch::PrefetchedRecords;
 use record::{EncodedUeRecord, stored};
 use std::time::Duration;
 use vireo_cluster::ClaimedUe;
@@ -62,7 +62,7 @@ use writers::behind;
 /// Collection of the AMF's records.
 const COLLECTION: &str = "amf";
 /// Lifetime of the record of a removed UE, which keeps its last outbox.
-const GONE: Duration = Duration::from_secs(60);
+const REMOVED_RECORD_LIFETIME: Duration = Duration::from_secs(60);
 /// Number of records per database operation.
 const BATCH: usize = 256;
 
@@ -139,7 +139,7 @@ pub(super) fn content_ahead(stored: &UeRecord, elsewhere: DatabaseRef) -> Option
 /// Handle of the records, or the error that prevents one.
 type RecordsHandle = Result<Box<dyn RecordStore>, RecordError>;
 
-fn there(handle: &mut RecordsHandle) -> Result<&mut dyn RecordStore, RecordError> {
+fn store_of(handle: &mut RecordsHandle) -> Result<&mut dyn RecordStore, RecordError> {
     match handle {
         Ok(records) => Ok(&mut **records),
         Err(error) => Err(error.clone()),
@@ -154,7 +154,7 @@ pub(super) struct ContextDatabase {
     brief: RecordsHandle,
     /// Writer threads, if steps do not wait for their commits.
     writers: Option<Writers>,
-    prefetched: Prefetched,
+    prefetched: PrefetchedRecords,
 }
 
 impl std::fmt::Debug for ContextDatabase {
@@ -166,14 +166,14 @@ impl std::fmt::Debug for ContextDatabase {
 /// Checks that the database answers.
 pub(crate) fn check(config: &ContextDatabaseConfig) -> Result<(), ContextDatabaseError> {
     config.records.prove_key()?;
-    there(&mut config.records.open())?.load(&[name(config, 0)])?;
+    store_of(&mut config.records.open())?.load(&[name(config, 0)])?;
     Ok(())
 }
 
 /// Removes the contexts of this host, which no other host takes over.
 pub(crate) fn clear(config: &ContextDatabaseConfig) -> Result<(), ContextDatabaseError> {
     let mut handle = config.records.open();
-    let records = there(&mut handle)?;
+    let records = store_of(&mut handle)?;
     let names: Vec<Name> = records.list_ids(collection(config))?.into_iter().map(|id| name(config, id)).collect();
     // A shared record may belong to another AMF, and to the SMF while it has an SM context there.
     let own = |found: &StoredRecord| {
@@ -194,13 +194,13 @@ pub(crate) fn clear(config: &ContextDatabaseConfig) -> Result<(), ContextDatabas
 
 impl ContextDatabase {
     pub(super) fn new(config: ContextDatabaseConfig) -> Self {
-        let (mut records, brief) = (config.records.open_for(LIFE), config.records.open_for(GONE));
+        let (mut records, brief) = (config.records.open_for(LIFE), config.records.open_for(REMOVED_RECORD_LIFETIME));
         let mut writers = None;
         if config.records.write == StateWrite::NonBlocking {
             let open = || config.records.open_for(LIFE);
             records = records.and_then(|records| behind(records, open, &mut writers));
         }
-        ContextDatabase { records, brief, writers, prefetched: Prefetched::default(), config }
+        ContextDatabase { records, brief, writers, prefetched: PrefetchedRecords::default(), config }
     }
 
     /// Creates an instance over existing records.
@@ -211,7 +211,7 @@ impl ContextDatabase {
         if config.records.write == StateWrite::NonBlocking {
             all = all.and_then(|records| behind(records, handle, &mut writers));
         }
-        ContextDatabase { records: all, brief: handle(), writers, prefetched: Prefetched::default(), config }
+        ContextDatabase { records: all, brief: handle(), writers, prefetched: PrefetchedRecords::default(), config }
     }
 
     pub(super) fn config(&self) -> &ContextDatabaseConfig {
@@ -220,7 +220,7 @@ impl ContextDatabase {
 
     /// Loads the record of a UE.
     pub(super) fn read(&mut self, id: u64) -> Result<Option<(Version, UeRecord)>, ContextDatabaseError> {
-        let found = there(&mut self.records)?.load(&[name(&self.config, id)])?.pop().flatten();
+        let found = store_of(&mut self.records)?.load(&[name(&self.config, id)])?.pop().flatten();
         found.map(|found| Ok((found.version, stored(&self.config, found)?))).transpose()
     }
 }

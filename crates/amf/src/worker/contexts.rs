@@ -27,7 +27,7 @@ use vireo_store::{CommitError, Version};
 pub(crate) const OUTBOX: u64 = 1 << 63;
 /// Maximum wait of a stateful worker for room for an outbox: less than the time after which it
 /// counts as stuck.
-const ROOM_WITHIN: Duration = Duration::from_millis(300);
+const ROOM_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Result of loading a UE.
 #[derive(Clone, Copy, Debug)]
@@ -153,7 +153,7 @@ pub(super) enum CommitPath {
 }
 
 /// Number of contexts that a worker caches decoded; others are read from the region.
-const CACHED: usize = 1024;
+const MAX_CACHED_CONTEXTS: usize = 1024;
 
 /// A loaded context of a UE. It stays at one address while it is used, cached and found again.
 #[derive(Debug)]
@@ -217,7 +217,7 @@ impl LoadedContext {
     }
 
     /// Adds the result of a transfer.
-    pub(super) fn takes(&mut self, key: u64, result: N1N2TransferResult) {
+    pub(super) fn add_transfer_result(&mut self, key: u64, result: N1N2TransferResult) {
         self.stored.recovery.add_transfer(key, result);
     }
 
@@ -256,7 +256,7 @@ fn private_packet(worker: &mut Worker, sequence: u64, outbox: &[u8]) -> Result<P
     loop {
         match worker.packet(sequence, outbox) {
             Some(packet) => return Ok(packet),
-            None if since.elapsed() > ROOM_WITHIN => return Err(CommitError::Full),
+            None if since.elapsed() > ROOM_TIMEOUT => return Err(CommitError::Full),
             None => std::thread::sleep(Duration::from_micros(100)),
         }
     }
@@ -264,7 +264,7 @@ fn private_packet(worker: &mut Worker, sequence: u64, outbox: &[u8]) -> Result<P
 
 impl Contexts {
     pub(super) fn new(location: Location) -> Self {
-        let cached = std::iter::repeat_with(|| None).take(CACHED).collect();
+        let cached = std::iter::repeat_with(|| None).take(MAX_CACHED_CONTEXTS).collect();
         let location = match location {
             Location::Region => ContextLocation::Region,
             Location::Worker => ContextLocation::Private(FxHashMap::default()),
@@ -650,7 +650,7 @@ impl Contexts {
 }
 
 fn place(slot: Slot) -> usize {
-    slot.number() as usize % CACHED
+    slot.number() as usize % MAX_CACHED_CONTEXTS
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::region_layout::{HOST, RegionLayout};
 use vireo_store::region::{Bell, Region, Sender};
 
 /// Number of items per wake-up of the host while the worker has more to do.
-const UNANNOUNCED: u32 = 8;
+const ITEMS_PER_WAKEUP: u32 = 8;
 
 /// Rings that the host reads, and its bell.
 pub(super) struct HostRings {
@@ -23,7 +23,7 @@ impl HostRings {
     /// Panics if the region was created for fewer workers.
     pub(super) fn new(region: &Region, plan: RegionLayout, worker: u8) -> Self {
         let sender = |ring| region.sender(ring).expect("the region has rings for all its workers");
-        let (committed, returned) = (sender(plan.committed(worker)), sender(plan.returned(worker)));
+        let (committed, returned) = (sender(plan.commit_ring(worker)), sender(plan.return_ring(worker)));
         HostRings { committed, returned, bell: plan.bell(region, HOST), unannounced: 0 }
     }
 
@@ -36,7 +36,7 @@ impl HostRings {
             return false;
         }
         self.unannounced += 1;
-        if self.unannounced >= UNANNOUNCED {
+        if self.unannounced >= ITEMS_PER_WAKEUP {
             self.wake();
         }
         true

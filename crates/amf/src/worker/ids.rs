@@ -267,7 +267,7 @@ impl IdAllocator {
     }
 
     /// Frees lent addresses that a UE of another host has released.
-    pub(crate) fn returned(&self, dnn: &Dnn, address: &SessionAddress) {
+    pub(crate) fn free_returned(&self, dnn: &Dnn, address: &SessionAddress) {
         for (numbers, number) in self.numbers_of(dnn, address) {
             numbers.unlend(number);
         }
@@ -433,10 +433,10 @@ mod tests {
         // The report of the freed address is lost; the UE still has the other one.
         assert_eq!(there.free_address(other, &dnn, &one), Some(0), "of the other's part");
         assert_eq!(here.returned_but(|number| held(&there).contains(&number)), 1);
-        here.returned(&dnn, &one);
+        here.free_returned(&dnn, &one);
         assert!(here.lends(), "it has come back already");
         assert_eq!(there.free_address(other, &dnn, &two), Some(0));
-        here.returned(&dnn, &two);
+        here.free_returned(&dnn, &two);
         assert!(!here.lends() && !there.has_of(0));
         assert_eq!(here.region.numbers(0).unwrap().used(), 0);
     }

@@ -57,21 +57,21 @@ use vireo_wire::gtpu;
 
 /// Time for which an event is retried while the database of contexts is down. A Redis Cluster
 /// elects a master in less; a UE waits longer for an answer.
-const DATABASE_BACK: Duration = Duration::from_secs(8);
+const DATABASE_RETRY_TIMEOUT: Duration = Duration::from_secs(8);
 /// Interval of these retries.
-const AGAIN: Duration = Duration::from_millis(20);
+const DATABASE_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum sleep of a worker without work before it checks whether the host stops it.
-const SLEEP: Duration = Duration::from_secs(1);
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Interval at which a worker releases unneeded memory to other workers.
-const TRIM: Duration = Duration::from_secs(1);
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number of events between two reads of the NF shares: much less than the host's polling interval
 /// of the queues.
-const SHARES_HOLD: u32 = 16;
+const SHARES_READ_INTERVAL_EVENTS: u32 = 16;
 
 /// Number of consecutive events of one UE while other UEs wait.
-const IN_A_ROW: u64 = 16;
+const MAX_CONSECUTIVE_EVENTS: u64 = 16;
 
 /// Function that sets the log level of a worker process.
 pub type SetLogLevel = fn(&str);
@@ -131,7 +131,7 @@ enum EventOutcome {
 
 /// Times of a worker, read once per turn.
 #[derive(Debug)]
-struct Pace {
+struct TurnTimes {
     started: Instant,
     now: Instant,
     trimmed: Instant,
@@ -141,10 +141,10 @@ struct Pace {
     added_step: Duration,
 }
 
-impl Pace {
+impl TurnTimes {
     fn new(added_step: Duration) -> Self {
         let now = Instant::now();
-        Pace { started: now, now, trimmed: now, until_look: 0, added_step }
+        TurnTimes { started: now, now, trimmed: now, until_look: 0, added_step }
     }
 
     /// Uses the CPU time that a step takes in addition (`pools.added-step-time`).
@@ -185,7 +185,7 @@ struct NfWorker {
     outbox: Vec<u8>,
     /// Queueing time of the last event in microseconds.
     waited: u64,
-    pace: Pace,
+    pace: TurnTimes,
     /// Time since which the database of contexts is down.
     database_down: Option<Instant>,
 }
@@ -224,7 +224,7 @@ impl NfWorker {
             packet: Vec::new(),
             outbox: Vec::new(),
             waited: 0,
-            pace: Pace::new(Duration::from_micros(instructions.added_step_us)),
+            pace: TurnTimes::new(Duration::from_micros(instructions.added_step_us)),
             database_down: None,
             region,
             worker,
@@ -241,7 +241,7 @@ impl NfWorker {
             }
             self.results.wake();
             let queues = &self.queues;
-            self.bell.wait(SLEEP, || queues.iter().any(|queue| !queue.is_empty()).then_some(()));
+            self.bell.wait(MAX_SLEEP, || queues.iter().any(|queue| !queue.is_empty()).then_some(()));
             self.wakes_up();
         }
     }
@@ -257,13 +257,13 @@ impl NfWorker {
         let now = self.pace.now;
         self.bump_heartbeat(now);
         if self.pace.until_look == 0 {
-            if now.duration_since(self.pace.trimmed) > TRIM {
+            if now.duration_since(self.pace.trimmed) > TRIM_INTERVAL {
                 self.pace.trimmed = now;
                 self.worker.trim();
             }
             self.read_shares();
             self.apply_instructions();
-            self.pace.until_look = SHARES_HOLD;
+            self.pace.until_look = SHARES_READ_INTERVAL_EVENTS;
         }
         let queues = &self.queues;
         let Some(nf) = self.deficit.next(&self.shares, |nf| !queues[nf].is_empty()) else { return false };
@@ -290,7 +290,7 @@ impl NfWorker {
             (self.config, self.instructed) = (instructions.core, version);
             instructions.log_level.as_deref().into_iter().for_each(self.set_log_level);
             for dnn in &self.config.dnns {
-                tracing::debug!(dnn = dnn.name.as_str(), dns = ?dnn.dns, mtu = dnn.mtu, "sessions are told this from now on");
+                tracing::debug!(dnn = dnn.name.as_str(), dns = ?dnn.dns, mtu = dnn.mtu, "DNS servers and MTU of new sessions");
             }
         }
     }
@@ -357,7 +357,7 @@ impl NfWorker {
             procedures += u64::from(self.event(nf, slot, packet));
             next = self.worker.finish(slot);
             // A UE with endless events does not block others: it continues behind them.
-            if next.is_some() && events % IN_A_ROW == 0 {
+            if next.is_some() && events % MAX_CONSECUTIVE_EVENTS == 0 {
                 self.bump_heartbeat(Instant::now());
                 if self.queues[nf].push(taken.item).is_ok() {
                     break;
@@ -416,7 +416,7 @@ impl NfWorker {
                 EventOutcome::Waits { pending, ended } => {
                     match self.store(vec![*pending]).and_then(|mut done| done.pop()) {
                         Some(done) => {
-                            self.committed(slot, done?);
+                            self.pass_effects(slot, done?);
                             Ok(ended)
                         }
                         None => Ok(false),
@@ -428,7 +428,7 @@ impl NfWorker {
                 Err(error) if error.passes() && self.waits_for_database() => {
                     tracing::debug!(%error, "an event waits for the database");
                     self.results.wake();
-                    std::thread::sleep(AGAIN);
+                    std::thread::sleep(DATABASE_RETRY_INTERVAL);
                     self.bump_heartbeat(Instant::now());
                 }
                 Err(error) => return log_failed_event(&error),
@@ -452,7 +452,7 @@ impl NfWorker {
 
     /// Returns true if an event is retried while the database is down: no peer would send it again.
     fn waits_for_database(&mut self) -> bool {
-        self.database_down.get_or_insert_with(Instant::now).elapsed() < DATABASE_BACK
+        self.database_down.get_or_insert_with(Instant::now).elapsed() < DATABASE_RETRY_TIMEOUT
     }
 
     /// Loads the context of an event's UE and runs the step.
@@ -653,7 +653,7 @@ impl NfWorker {
                         let record = Some(StepRecord { outbox, deadline });
                         kept.committed.push((buffer, record));
                     }
-                    _ => self.committed(slot, done),
+                    _ => self.pass_effects(slot, done),
                 }
                 Ok(EventOutcome::Ended(ended))
             }
@@ -669,7 +669,7 @@ impl NfWorker {
     }
 
     /// Passes the effects of a committed step to the host.
-    fn committed(&mut self, slot: Slot, done: CommitHandle) {
+    fn pass_effects(&mut self, slot: Slot, done: CommitHandle) {
         self.region.clear_notes(slot);
         match done {
             CommitHandle::Committed(buffer) => self.push(true, buffer.to_item()),

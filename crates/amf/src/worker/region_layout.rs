@@ -4,14 +4,14 @@
 
 use std::sync::atomic::Ordering;
 use vireo_core::config::CoreConfig;
-use vireo_core::placement::host::SERVED;
+use vireo_core::placement::host::MAX_SERVED_UES;
 use vireo_ops::metrics::{StateOperation, Transaction};
 use vireo_store::region::{Bell, Region, RegionConfig, Ring, Slot, TABLES};
 use vireo_types::Bucket;
 
 /// Number of slots for UEs of other hosts that this host serves: twice as many as it serves at a
 /// time, since a slot is used again only after some time.
-pub(crate) const GUESTS: u32 = 2 * SERVED as u32;
+pub(crate) const GUESTS: u32 = 2 * MAX_SERVED_UES as u32;
 
 /// The host thread's number among the workers of the region.
 pub(crate) const HOST: u8 = 0;
@@ -32,7 +32,7 @@ pub(crate) const BOARD_ALONE: u32 = 3;
 /// Shared words: slot + 1 of each UE whose oldest event has repeatedly crashed workers; 0 = free.
 const BOARD_POISON: u32 = 4;
 /// Maximum number of such UEs.
-const POISONED: u32 = 8;
+const MAX_POISONED_UES: u32 = 8;
 
 /// Shared words: next LTMSI number of each slice.
 const BOARD_LTMSI: u32 = 16;
@@ -92,18 +92,18 @@ impl RegionLayout {
 
     /// Returns the number of a worker's ring of committed buffers. It has one producer and one
     /// consumer, as the next one.
-    pub(crate) fn committed(self, worker: u8) -> u16 {
+    pub(crate) fn commit_ring(self, worker: u8) -> u16 {
         u16::from(worker) * self.rings_each()
     }
 
     /// Returns the number of the ring of packets that a worker returns to the host.
-    pub(crate) fn returned(self, worker: u8) -> u16 {
-        self.committed(worker) + 1
+    pub(crate) fn return_ring(self, worker: u8) -> u16 {
+        self.commit_ring(worker) + 1
     }
 
     /// Returns the rings of a worker.
     pub(crate) fn rings(self, worker: u8) -> std::ops::Range<u16> {
-        self.committed(worker)..self.committed(worker) + self.rings_each()
+        self.commit_ring(worker)..self.commit_ring(worker) + self.rings_each()
     }
 
     /// Returns the queue of an NF, with its UEs.
@@ -113,7 +113,7 @@ impl RegionLayout {
 
     /// Returns the bell of a worker (0: the host).
     pub(crate) fn bell(self, region: &Region, worker: u8) -> Bell {
-        self.ring(region, self.committed(worker)).bell()
+        self.ring(region, self.commit_ring(worker)).bell()
     }
 
     /// Returns the number of a shared word of an NF.
@@ -129,7 +129,7 @@ pub(crate) fn serving(slot: Slot) -> u64 {
 
 /// Returns the words of UEs whose oldest event must be skipped.
 pub(crate) fn poison_words() -> std::ops::Range<u32> {
-    BOARD_POISON..BOARD_POISON + POISONED
+    BOARD_POISON..BOARD_POISON + MAX_POISONED_UES
 }
 
 /// Returns the words of a database operation in a kind of transaction: count and microseconds.

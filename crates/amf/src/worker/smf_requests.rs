@@ -53,7 +53,7 @@ pub(super) fn remember(hand: &mut LoadedContext, outbox: &Outbox, again: RepeatK
             (Effect::N1N2TransferReply { token, result, sm_context: None }, RepeatKey::Transfer(key, of))
                 if *token == of && *result != N1N2TransferResult::Unknown && hand.result_of(key).is_none() =>
             {
-                hand.takes(key, *result);
+                hand.add_transfer_result(key, *result);
             }
             _ => {}
         }

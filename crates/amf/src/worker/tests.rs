@@ -41,7 +41,7 @@ fn worker() -> (Worker, NfWorker, Receiver) {
         |_| {},
         Results::Rings(Box::new(rings)),
     );
-    (host, nf, region.receiver(PLAN.committed(1)).unwrap())
+    (host, nf, region.receiver(PLAN.commit_ring(1)).unwrap())
 }
 
 /// Posts events to a UE and pushes it to the worker's NF.
@@ -109,9 +109,9 @@ fn ue_with_many_events_is_requeued() {
         assert!(more > 0, "{served:?}");
         events += more;
         served.push(more);
-        assert!(more < IN_A_ROW || nf.region.last_beat(1) != before, "it shows progress");
+        assert!(more < MAX_CONSECUTIVE_EVENTS || nf.region.last_beat(1) != before, "it shows progress");
     }
-    assert_eq!(served, [IN_A_ROW, 1, IN_A_ROW, 8]);
+    assert_eq!(served, [MAX_CONSECUTIVE_EVENTS, 1, MAX_CONSECUTIVE_EVENTS, 8]);
     assert_eq!(nf.serve(0), (0, 0));
     assert!(nf.region.is_idle_and_empty(busy) && nf.region.is_idle_and_empty(other));
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use vireo_ops::api::{PoolStatus, Status};
 
 /// RAN nodes and hosts that are remembered. Beyond it, none is added.
-const REMEMBERED: usize = 4096;
+const MAX_OBJECTS: usize = 4096;
 /// Procedures in the interval from which on their latency counts.
 const PROCEDURES: u64 = 20;
 /// Parts of late procedures: bad above the first, good up to the second.
@@ -43,7 +43,7 @@ impl Memory {
     pub(crate) fn ran_nodes(&mut self, nodes: &[String]) -> Vec<Condition> {
         let present: BTreeSet<&String> = nodes.iter().collect();
         for id in nodes {
-            if self.nodes.len() < REMEMBERED {
+            if self.nodes.len() < MAX_OBJECTS {
                 self.nodes.insert(id.clone());
             }
         }
@@ -62,7 +62,7 @@ impl Memory {
         // The process that follows the cluster map tells a death from a drain: a look may miss the
         // maps between.
         for host in &status.dead_hosts {
-            if self.dead.len() + self.forgotten.len() < REMEMBERED && !self.forgotten.contains(host) {
+            if self.dead.len() + self.forgotten.len() < MAX_OBJECTS && !self.forgotten.contains(host) {
                 self.dead.insert(*host);
             }
         }
@@ -132,7 +132,7 @@ pub(crate) fn pools(pools: &[PoolStatus]) -> Vec<Condition> {
 pub(crate) fn certificates(files: &[(String, PathBuf)], now: u64) -> Vec<Condition> {
     let condition = |(key, path): &(String, PathBuf)| {
         let (level, detail) = match certificate::end(path) {
-            Err(why) => (Level::Bad(Severity::Major), format!("{}: {why}", path.display())),
+            Err(reason) => (Level::Bad(Severity::Major), format!("{}: {reason}", path.display())),
             Ok(end) => {
                 let days = end.saturating_sub(now) / DAY_SECONDS;
                 let level = match end {

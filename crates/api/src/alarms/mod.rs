@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use utoipa::ToSchema;
 
 /// Alarms that are kept, active ones included.
-const KEPT: usize = 1000;
+const MAX_ALARMS: usize = 1000;
 /// Objects of one kind that are watched. Further ones are not.
 const OBJECTS: usize = 256;
 
@@ -168,7 +168,7 @@ impl Alarms {
         let alarm =
             Alarm { id: self.last, kind, severity, raised_at, cleared_at: None, object, detail, acknowledged_by: None };
         self.all.push_back(alarm.clone());
-        if self.all.len() > KEPT {
+        if self.all.len() > MAX_ALARMS {
             // The oldest that is over, else the oldest.
             let over = self.all.iter().position(|alarm| !alarm.is_active()).unwrap_or(0);
             self.all.remove(over);
@@ -275,7 +275,7 @@ mod tests {
                 alarms.evaluate(vec![condition(Level::Good)], 0);
             }
         }
-        assert_eq!((alarms.all.len(), alarms.count(Severity::Minor)), (KEPT, 100), "active ones stay");
+        assert_eq!((alarms.all.len(), alarms.count(Severity::Minor)), (MAX_ALARMS, 100), "active ones stay");
         for n in 0..5000 {
             let (object, level) = (format!("new {n}"), Level::Bad(Severity::Minor));
             alarms.evaluate(vec![Condition { kind: Kind::DiskFull, object, level, detail: String::new() }], 0);

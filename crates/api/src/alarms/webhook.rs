@@ -15,7 +15,7 @@ const QUEUE: usize = 256;
 /// Attempts to send an alarm.
 const ATTEMPTS: u32 = 3;
 /// Pause after a failed attempt.
-const AGAIN: Duration = Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// Queue of the sender.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ async fn run(target: HttpPost, mut queue: Receiver<String>) {
             if attempt == ATTEMPTS {
                 tracing::warn!(%error, "alarm not sent to the webhook; check alarms.webhook");
             } else {
-                sleep(AGAIN).await;
+                sleep(RETRY_DELAY).await;
             }
         }
     }

@@ -153,7 +153,7 @@ async fn drain(
     Extension(identity): Extension<Identity>,
     PathItem(id): PathItem<u16>,
 ) -> Result<StatusCode, Problem> {
-    let result = accepted(api.core(move |source| source.drain(id)).await?);
+    let result = drain_response(api.core(move |source| source.drain(id)).await?);
     api.record(&identity, "host.drain", &id.to_string(), result).await
 }
 
@@ -173,7 +173,7 @@ async fn cordon(
     Extension(identity): Extension<Identity>,
     PathItem(id): PathItem<u16>,
 ) -> Result<StatusCode, Problem> {
-    let result = accepted(api.core(move |source| source.cordon(id, true)).await?);
+    let result = drain_response(api.core(move |source| source.cordon(id, true)).await?);
     api.record(&identity, "host.cordon", &id.to_string(), result).await
 }
 
@@ -191,12 +191,12 @@ async fn uncordon(
     Extension(identity): Extension<Identity>,
     PathItem(id): PathItem<u16>,
 ) -> Result<StatusCode, Problem> {
-    let result = accepted(api.core(move |source| source.cordon(id, false)).await?);
+    let result = drain_response(api.core(move |source| source.cordon(id, false)).await?);
     api.record(&identity, "host.uncordon", &id.to_string(), result).await
 }
 
 /// Returns the answer to a request for the controller.
-fn accepted(result: Result<(), DrainError>) -> Result<StatusCode, Problem> {
+fn drain_response(result: Result<(), DrainError>) -> Result<StatusCode, Problem> {
     match result {
         Ok(()) => Ok(StatusCode::ACCEPTED),
         Err(error @ DrainError::NoController) => Err(Problem::conflict(error)),

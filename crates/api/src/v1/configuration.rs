@@ -67,19 +67,19 @@ fn control(api: &Api) -> Result<Arc<dyn ConfigurationControl>, Problem> {
     api.management().configuration.clone().ok_or_else(|| Problem::not_found(none))
 }
 
-fn failed(why: String) -> Problem {
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, why)
+fn unreadable(reason: String) -> Problem {
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, reason)
 }
 
 /// Reads the TOML text of a request, with the secrets of the present file in place of their masks.
 async fn text(request: Request, present: &str) -> Result<String, Problem> {
     if !["application/toml", "text/plain"].contains(&media_type(&request).as_str()) {
-        let why = "the body is neither application/toml nor text/plain; set Content-Type";
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+        let reason = "the body is neither application/toml nor text/plain; set Content-Type";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
     }
     let octets = body(request, FILE).await?;
     let text = std::str::from_utf8(&octets).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
-    unmask(text, present).map_err(|why| Problem::unprocessable(why, Vec::new()))
+    unmask(text, present).map_err(|reason| Problem::unprocessable(reason, Vec::new()))
 }
 
 /// The configuration file, with secrets masked
@@ -90,7 +90,7 @@ async fn text(request: Request, present: &str) -> Result<String, Problem> {
             content_type = "application/problem+json")))]
 async fn configuration(State(api): State<Api>) -> Result<Response, Problem> {
     let control = control(&api)?;
-    let present = blocking(move || control.read()).await?.map_err(failed)?;
+    let present = blocking(move || control.read()).await?.map_err(unreadable)?;
     let kind = HeaderValue::from_static("application/toml");
     let tag = header_value(&api.tags().tag(present.as_bytes()));
     let shown = mask(&present).map_err(Problem::conflict)?;
@@ -108,7 +108,7 @@ async fn configuration(State(api): State<Api>) -> Result<Response, Problem> {
 async fn validate(State(api): State<Api>, request: Request) -> Result<Json<CheckedConfiguration>, Problem> {
     let control = control(&api)?;
     let own = Arc::clone(&control);
-    let present = blocking(move || own.read()).await?.map_err(failed)?;
+    let present = blocking(move || own.read()).await?.map_err(unreadable)?;
     let text = text(request, &present).await?;
     Ok(Json(blocking(move || control.validate(&text)).await?.into()))
 }
@@ -146,7 +146,7 @@ async fn change(
     // Changes by the API are made one after another.
     let _turn = api.configuration_turn().await;
     let own = Arc::clone(&control);
-    let present = blocking(move || own.read()).await?.map_err(failed)?;
+    let present = blocking(move || own.read()).await?.map_err(unreadable)?;
     matches(&headers, &api.tags().tag(present.as_bytes()))?;
     let text = text(request, &present).await?;
     let tag = api.tags().tag(text.as_bytes());

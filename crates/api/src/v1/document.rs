@@ -86,7 +86,7 @@ async fn docs(State(api): State<Api>) -> Response {
 /// Returns the document as HTML.
 fn page(document: &str) -> String {
     let document: serde_json::Value = serde_json::from_str(document).unwrap_or_default();
-    let text = |value: &serde_json::Value| escaped(value.as_str().unwrap_or_default());
+    let text = |value: &serde_json::Value| escape(value.as_str().unwrap_or_default());
     let mut page = format!("{HEAD}<h1>Vireo API</h1><p>{}</p>", text(&document["info"]["description"]));
     for (path, item) in document["paths"].as_object().into_iter().flatten() {
         for (method, operation) in item.as_object().into_iter().flatten() {
@@ -95,12 +95,12 @@ fn page(document: &str) -> String {
             page += &format!(
                 "<details><summary><code><b>{}</b> {}</code> {summary} <small>{role}</small></summary><p>{detail}</p>",
                 method.to_uppercase(),
-                escaped(path)
+                escape(path)
             );
             for part in ["parameters", "requestBody", "responses"] {
                 if let Some(value) = operation.get(part) {
                     let json = serde_json::to_string_pretty(value).unwrap_or_default();
-                    page += &format!("<h3>{part}</h3><pre>{}</pre>", escaped(&json));
+                    page += &format!("<h3>{part}</h3><pre>{}</pre>", escape(&json));
                 }
             }
             page += "</details>";
@@ -109,11 +109,8 @@ fn page(document: &str) -> String {
     page += "<h2>Schemas</h2>";
     for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
         let json = serde_json::to_string_pretty(schema).unwrap_or_default();
-        page += &format!(
-            "<details><summary><code>{}</code></summary><pre>{}</pre></details>",
-            escaped(name),
-            escaped(&json)
-        );
+        page +=
+            &format!("<details><summary><code>{}</code></summary><pre>{}</pre></details>", escape(name), escape(&json));
     }
     page
 }
@@ -122,6 +119,6 @@ const HEAD: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><me
     content=\"width=device-width\"><title>Vireo API</title><style>:root{color-scheme:light dark}body{font-family:\
     system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}pre{overflow:auto}</style>";
 
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -50,8 +50,8 @@ async fn events(
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     if api.events().readers() >= STREAMS {
-        let why = format!("there are {STREAMS} streams of events: close some");
-        return Err(Problem::new(axum::http::StatusCode::TOO_MANY_REQUESTS, why));
+        let reason = format!("there are {STREAMS} streams of events: close some");
+        return Err(Problem::new(axum::http::StatusCode::TOO_MANY_REQUESTS, reason));
     }
     let last = headers.get("last-event-id").map(|id| id.to_str().ok().and_then(|id| id.parse().ok()));
     let after = match last {

@@ -61,8 +61,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let kind = media_type(&request);
         if kind != "application/json" {
-            let why = "the body is not application/json; set Content-Type";
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+            let reason = "the body is not application/json; set Content-Type";
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
         }
         let octets = body(request, BODY).await?;
         serde_json::from_slice(&octets).map(Body).map_err(|error| {
@@ -82,7 +82,7 @@ pub(super) fn media_type(request: &Request) -> String {
 /// Reads a body of at most so many bytes.
 pub(super) async fn body(request: Request, most: usize) -> Result<axum::body::Bytes, Problem> {
     to_bytes(request.into_body(), most).await.map_err(|_| {
-        let why = format!("the body is larger than {most} bytes, or the connection has ended");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why)
+        let reason = format!("the body is larger than {most} bytes, or the connection has ended");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
     })
 }

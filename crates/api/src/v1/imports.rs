@@ -133,8 +133,8 @@ async fn import(
         "text/csv" => true,
         "application/json" => false,
         _ => {
-            let why = "the body is neither text/csv nor application/json; set Content-Type";
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+            let reason = "the body is neither text/csv nor application/json; set Content-Type";
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
         }
     };
     let octets = body(request, FILE).await?;
@@ -197,7 +197,7 @@ async fn progress(State(api): State<Api>, PathItem(id): PathItem<u64>) -> Result
     let (state, detail) = match state {
         ImportState::Running => ("running", None),
         ImportState::Done => ("done", None),
-        ImportState::Failed(why) => ("failed", Some(why)),
+        ImportState::Failed(reason) => ("failed", Some(reason)),
     };
     Ok(Json(Import { id, state, rows, done, detail }))
 }

@@ -64,8 +64,8 @@ pub(super) async fn authorize(State(roles): State<Roles>, request: Request, next
         Some(identity) if identity.role >= needed => next.run(request).await,
         Some(identity) => {
             let (name, has) = (&identity.name, identity.role.name());
-            let why = format!("token {name} has the role {has}, and {} is needed", needed.name());
-            Problem::new(StatusCode::FORBIDDEN, why).into_response()
+            let reason = format!("token {name} has the role {has}, and {} is needed", needed.name());
+            Problem::new(StatusCode::FORBIDDEN, reason).into_response()
         }
         // The access check has refused such a request before.
         None => Problem::new(StatusCode::UNAUTHORIZED, "a token is needed").into_response(),

@@ -21,7 +21,7 @@ use vireo_subscribers::{Filter, Msisdn, Page as StorePage, Store, Subscriber};
 use vireo_types::{Snssai, Supi};
 
 /// Records that one page examines for a filter without an index.
-const EXAMINED: usize = 4000;
+const MAX_EXAMINED_RECORDS: usize = 4000;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(subscribers, create)).routes(routes!(subscriber, replace, remove))
@@ -117,7 +117,7 @@ struct SubscribedSlice {
 #[allow(dead_code, reason = "a schema")]
 struct SnssaiRecord {
     sst: u8,
-    /// Slice differentiator, 24 bits.
+    /// Slice differentiator, 24 bits. Requests may have six hexadecimal digits as text instead.
     #[schema(maximum = 16777215)]
     sd: Option<u32>,
 }
@@ -201,8 +201,8 @@ impl SubscriberFilter {
         }
         // Ten requests would reveal each masked digit.
         if identity.role < Role::Operate && prefix.len() > Supi::SHOWN_DIGITS {
-            let why = "supi_prefix: more than 5 digits need the role operate, because others are masked";
-            return Err(Problem::new(StatusCode::FORBIDDEN, why));
+            let cause = "supi_prefix: more than 5 digits need the role operate, because others are masked";
+            return Err(Problem::new(StatusCode::FORBIDDEN, cause));
         }
         let snssai = |text: String| {
             let configured = api.slices().into_iter().find(|slice| slice.runtime.name == text);
@@ -248,7 +248,7 @@ impl Selection {
         }
         let mut examined = 0;
         while found.subscribers.len() < limit {
-            if examined >= EXAMINED {
+            if examined >= MAX_EXAMINED_RECORDS {
                 return Ok(found);
             }
             let page = StorePage { after: found.next, limit: u32::try_from(limit).unwrap_or(u32::MAX) };
@@ -374,7 +374,7 @@ fn named(supi: Supi) -> String {
 
 const NONE: &str = "there is no such subscriber";
 
-fn present(store: &mut Store, supi: Supi) -> Result<Subscriber, Problem> {
+fn load_subscriber(store: &mut Store, supi: Supi) -> Result<Subscriber, Problem> {
     store.get(supi).map_err(|error| problem(&error))?.ok_or_else(|| Problem::not_found(NONE))
 }
 
@@ -388,7 +388,7 @@ async fn subscriber(
     Extension(identity): Extension<Identity>,
     SupiPath(supi): SupiPath,
 ) -> Result<Response, Problem> {
-    let found = api.store(move |store| present(store, supi)).await?;
+    let found = api.store(move |store| load_subscriber(store, supi)).await?;
     Ok(answer(&api, StatusCode::OK, &found, &identity))
 }
 
@@ -416,7 +416,7 @@ async fn replace(
 ) -> Result<Response, Problem> {
     let own = api.clone();
     let result = api.store(move |store| {
-        let before = present(store, supi)?;
+        let before = load_subscriber(store, supi)?;
         matches(&headers, &tag(&own, &before))?;
         let next = read_record(record, Some(&before)).map_err(|error| unprocessable(&error))?;
         if next.supi != supi {
@@ -449,7 +449,7 @@ async fn remove(
 ) -> Result<StatusCode, Problem> {
     let own = api.clone();
     let result = api.store(move |store| {
-        matches(&headers, &tag(&own, &present(store, supi)?))?;
+        matches(&headers, &tag(&own, &load_subscriber(store, supi)?))?;
         store.remove([supi]).map_err(|error| problem(&error))?;
         Ok(StatusCode::NO_CONTENT)
     });

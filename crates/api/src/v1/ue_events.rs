@@ -9,13 +9,13 @@ use vireo_ops::api::{UePage, UeQuery, UeSelector, UeStatus};
 use vireo_types::Supi;
 
 /// Interval of the looks at the core.
-const EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// UEs with events in one look; changes of further UEs are counted in one event.
 const UES: usize = 100;
 
 /// Publishes events while there are readers, until the API ends.
 pub(crate) async fn run(api: Api) {
-    let mut tick = tokio::time::interval(EVERY);
+    let mut tick = tokio::time::interval(POLL_INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;

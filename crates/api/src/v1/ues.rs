@@ -226,7 +226,7 @@ impl From<StateFilter> for UeState {
 
 impl UeFilter {
     fn selector(&self) -> Result<UeSelector, Problem> {
-        let wrong = |key: &str, why: &dyn std::fmt::Display| Problem::bad_request(format_args!("{key}: {why}"));
+        let wrong = |key: &str, reason: &dyn std::fmt::Display| Problem::bad_request(format_args!("{key}: {reason}"));
         let supi = |text: &String| text.parse().map(UeSelector::supi).map_err(|error| wrong("supi", &error));
         let address =
             |text: &String| text.parse::<IpAddr>().map(UeSelector::Address).map_err(|error| wrong("address", &error));
@@ -314,12 +314,12 @@ async fn find(api: &Api, supi: Supi, reveal_supi: bool) -> Result<UeStatus, Prob
 /// Returns the MSISDN of a subscriber, if a database knows it in time.
 async fn find_msisdn(api: &Api, supi: Supi) -> Option<Msisdn> {
     let get = move |store: &mut Store| store.get(supi).map_err(|error| problem(&error));
-    let subscriber = tokio::time::timeout(MSISDN_WITHIN, api.store(get)).await.ok()?.ok()?;
+    let subscriber = tokio::time::timeout(MSISDN_TIMEOUT, api.store(get)).await.ok()?.ok()?;
     subscriber?.msisdn
 }
 
 /// Time after which a UE is shown without its MSISDN.
-const MSISDN_WITHIN: Duration = Duration::from_secs(1);
+const MSISDN_TIMEOUT: Duration = Duration::from_secs(1);
 const NO_UE: &str = "this core has no UE of that subscriber";
 
 /// One UE with its sessions

@@ -13,7 +13,7 @@ pub(super) fn n4_event(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, event:
     let event = match event {
         n4::Event::Deliver { upf, seid, request, message } => {
             if !request {
-                traces::answered(seid, message);
+                traces::record_answered(seid, message);
             }
             PeerEvent::Pfcp { upf, seid, request, message: message.to_vec() }
         }
@@ -53,7 +53,7 @@ pub(super) fn n4_event(hosts: &mut Hosts, deferred: &mut VecDeque<Input>, event:
             return;
         }
         n4::Event::GtpuPath { upf, peer, works } => {
-            tracing::warn!(%upf, %peer, works, "GTP-U path between UPF and RAN node changed");
+            tracing::warn!(%upf, %peer, is_working = works, "GTP-U path between UPF and RAN node changed");
             return;
         }
     };

@@ -7,29 +7,29 @@ use vireo_types::{Instant, Ltmsi, Seid};
 
 /// Records a message of a RAN node. The first message of a UE names no number of this core, and
 /// has no span.
-pub(super) fn received(view: Option<&ShallowView>, octets: usize) {
+pub(super) fn record_received(view: Option<&ShallowView>, octets: usize) {
     if let (Some(tracer), Some(ShallowView { route: Route::Ue(id), .. })) = (tracer(), view) {
-        tracer.received(id.ltmsi(), octets, clock());
+        tracer.record_received(id.ltmsi(), octets, clock());
     }
 }
 
 /// Records a message to a RAN node that is about a UE.
-pub(super) fn sent(ue: Option<Ltmsi>, key: u64, octets: usize) {
+pub(super) fn record_sent(ue: Option<Ltmsi>, key: u64, octets: usize) {
     if let (Some(tracer), Some(ltmsi)) = (tracer(), ue) {
-        tracer.sent((ltmsi, key), octets, clock());
+        tracer.record_sent((ltmsi, key), octets, clock());
     }
 }
 
 /// Notes a request of a session to a UPF.
-pub(super) fn submitted(seid: Option<Seid>, key: u64, message: &[u8], at: Instant) {
+pub(super) fn note_submitted(seid: Option<Seid>, key: u64, message: &[u8], at: Instant) {
     if let (Some(tracer), Some(seid)) = (tracer(), seid) {
-        tracer.submitted(seid, key, message, at);
+        tracer.note_submitted(seid, key, message, at);
     }
 }
 
 /// Records a request of a session to a UPF by its response.
-pub(super) fn answered(seid: Seid, response: &[u8]) {
+pub(super) fn record_answered(seid: Seid, response: &[u8]) {
     if let Some(tracer) = tracer() {
-        tracer.answered(seid, response, clock());
+        tracer.record_answered(seid, response, clock());
     }
 }

@@ -19,7 +19,7 @@ use vireo_ops::metrics::{Flow, Metrics, ServedBy};
 
 /// Maximum of unsent bytes of a host that does not read. Beyond it, the balancer stops reading from
 /// the RAN.
-const UNSENT: usize = 8 << 20;
+const MAX_UNSENT_BYTES: usize = 8 << 20;
 
 /// Command of a host that the balancer executes in order.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl FleetIo {
 
 impl Output for FleetIo {
     fn has_room(&self, connection: ConnectionId) -> bool {
-        self.streams.get(&connection).is_none_or(|stream| stream.unsent() <= UNSENT)
+        self.streams.get(&connection).is_none_or(|stream| stream.unsent() <= MAX_UNSENT_BYTES)
     }
 
     fn send(&mut self, connection: ConnectionId, message: &ToHost<'_>) {
@@ -146,7 +146,7 @@ impl Output for FleetIo {
                 self.show_members(Some(map));
                 self.controller.set_map(map);
                 let (epoch, hosts) = (map.epoch(), map.hosts.len());
-                tracing::info!(epoch, hosts, gone = removed, again = unfinished, "cluster map adopted");
+                tracing::info!(epoch, hosts, removed, unfinished, "cluster map adopted");
             }
             Notice::Fenced { epoch } => self.exit_reason = Some(LinkError::Fenced(epoch)),
             Notice::UpfsChanged(upfs) => self.show_upfs(upfs.iter().map(|(upf, up)| (*upf, *up))),

@@ -312,7 +312,7 @@ impl Fleet {
     fn poll_controller(&mut self) {
         let controller = &mut self.io.controller;
         // The fleet handles messages from here on; before, the client only joined.
-        controller.ready();
+        controller.report_ready();
         let (mut maps, mut cordoned) = (Vec::new(), None);
         let polled = controller.poll(std::time::Instant::now(), &mut |message| match message {
             ToMember::Map(map) => maps.push(map),
@@ -398,8 +398,8 @@ impl Fleet {
     fn disconnect(&mut self, connection: ConnectionId, reason: &FrameError) {
         self.io.remove(connection);
         match self.machine.host_of(connection) {
-            Some(host) => tracing::warn!(host = host.0, why = %reason, "host connection ended"),
-            None => tracing::debug!(why = %reason, "fabric connection ended"),
+            Some(host) => tracing::warn!(host = host.0, reason = %reason, "host connection ended"),
+            None => tracing::debug!(reason = %reason, "fabric connection ended"),
         }
         self.on(balancer::Input::Disconnected(connection));
     }

@@ -59,7 +59,7 @@ impl World {
             ControllerClient::join(&config, &plain, LocalMember::Host((Ipv4Addr::LOCALHOST, 9).into()))
                 .expect("the host joins");
         let JoinReply::Host(welcome) = reply else { panic!("a host's welcome") };
-        host.ready();
+        host.report_ready();
         let host_stream = |fleet: &Fleet| {
             let to = fleet.io.listener.local_addr().expect("an address");
             let mut stream = Stream::connect(to, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
@@ -191,7 +191,7 @@ fn joining_host_receives_recent_claims() {
     let me = LocalMember::Host((Ipv4Addr::LOCALHOST, 10).into());
     let (mut second, reply) = ControllerClient::join(&config, &plain, me).expect("the host joins");
     let JoinReply::Host(welcome) = reply else { panic!("a host's welcome") };
-    second.ready();
+    second.report_ready();
     let to = world.fleets[0].io.listener.local_addr().expect("an address");
     let mut host_stream = Stream::connect(to, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
     host_stream.put(&ToBalancer::Host(welcome.host));

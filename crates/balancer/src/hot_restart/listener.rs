@@ -141,7 +141,7 @@ fn read_request(socket: UnixStream, requests: &Sender<HotRestartChannel>) -> io:
     if !channel.peer()?.1 {
         return Err(io::Error::other("it is another user's process"));
     }
-    let why = match channel.receive()? {
+    let reason = match channel.receive()? {
         SuccessorMessage::TakeOver { format: FORMAT } => match requests.try_send(channel) {
             Ok(()) => return Ok(()),
             Err(refused) => {
@@ -156,5 +156,5 @@ fn read_request(socket: UnixStream, requests: &Sender<HotRestartChannel>) -> io:
         }
         SuccessorMessage::Ready | SuccessorMessage::Serving => return Err(io::ErrorKind::InvalidData.into()),
     };
-    channel.send(&PredecessorMessage::Refused(why))
+    channel.send(&PredecessorMessage::Refused(reason))
 }

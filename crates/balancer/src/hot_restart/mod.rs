@@ -45,7 +45,7 @@ use vireo_n4 as n4;
 use vireo_ops::clock;
 use vireo_ops::config::{N2Config, SliceRuntime};
 use vireo_ops::metrics::Metrics;
-use vireo_sctp::{AssociationTable, Endpoint, EndpointHandoff};
+use vireo_sctp::{AssociationTable, Endpoint, EndpointSnapshot};
 use vireo_types::AssocId;
 
 impl Balancer {
@@ -99,7 +99,7 @@ impl Balancer {
         let (Some(hot_restart), Hosts::Fabric(fleet)) = (&self.hot_restart, &self.hosts) else {
             return Err(HotRestartError::NoPath);
         };
-        let EndpointHandoff { socket, known, s1 } = self.endpoint.hand_over()?;
+        let EndpointSnapshot { socket, known, s1 } = self.endpoint.snapshot()?;
         let (listener, api) = hot_restart.sockets();
         let (fleet_snapshot, fleet_sockets) = fleet.snapshot().ok_or(HotRestartError::Tls)?;
         let embedded = hot_restart.controller().filter(|_| controller.is_some()).map(ResidentController::listener);
@@ -191,7 +191,7 @@ pub struct ReceivedState {
     n4: UdpSocket,
     api: Option<TcpListener>,
     controller: Option<TcpListener>,
-    sctp: Option<EndpointHandoff>,
+    sctp: Option<EndpointSnapshot>,
     snapshot: BalancerSnapshot,
     /// Sockets of the fleet.
     sockets: std::vec::IntoIter<OwnedFd>,
@@ -231,7 +231,7 @@ impl ReceivedState {
         channel.send(&SuccessorMessage::TakeOver { format: FORMAT })?;
         let sockets = match channel.receive()? {
             PredecessorMessage::State { sockets } => sockets as usize,
-            PredecessorMessage::Refused(why) => return Err(HotRestartError::Refused(why)),
+            PredecessorMessage::Refused(reason) => return Err(HotRestartError::Refused(reason)),
             PredecessorMessage::Commit => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
         };
         let mut sockets = channel.receive_sockets(sockets)?.into_iter();
@@ -244,8 +244,8 @@ impl ReceivedState {
         let api = snapshot.api.then(&mut next).transpose()?.map(TcpListener::from);
         let controller = snapshot.controller.is_some().then(&mut next).transpose()?.map(TcpListener::from);
         let s1 =
-            s1_socket.zip(snapshot.s1.clone()).map(|(socket, known)| Box::new(EndpointHandoff::new(socket, known)));
-        let sctp = Some(EndpointHandoff { s1, ..EndpointHandoff::new(socket, snapshot.sctp.clone()) });
+            s1_socket.zip(snapshot.s1.clone()).map(|(socket, known)| Box::new(EndpointSnapshot::new(socket, known)));
+        let sctp = Some(EndpointSnapshot { s1, ..EndpointSnapshot::new(socket, snapshot.sctp.clone()) });
         Ok(ReceivedState { channel, path: path.to_owned(), listener, n4, api, controller, sctp, snapshot, sockets })
     }
 
@@ -255,7 +255,7 @@ impl ReceivedState {
     }
 
     /// Takes the state of the SCTP endpoints. A second call fails.
-    pub fn sctp(&mut self) -> Result<EndpointHandoff, HotRestartError> {
+    pub fn sctp(&mut self) -> Result<EndpointSnapshot, HotRestartError> {
         Ok(self.sctp.take().ok_or(vireo_sctp::HandoffError::InProcess)?)
     }
 
@@ -360,7 +360,7 @@ impl ResumableBalancer {
                     }
                 })
             }
-            Ok(PredecessorMessage::Refused(why)) => Err(HotRestartError::Refused(why)),
+            Ok(PredecessorMessage::Refused(reason)) => Err(HotRestartError::Refused(reason)),
             Ok(PredecessorMessage::State { .. }) => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
             Err(error) => Err(error.into()),
         };

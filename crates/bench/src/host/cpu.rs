@@ -26,7 +26,7 @@ pub(crate) struct CpuBreakdown {
     pub(super) workers: f64,
     /// The UPF's N4 endpoint.
     pub(super) upf: f64,
-    /// Emulated gNBs and UEs.
+    /// EmulatorRun gNBs and UEs.
     pub(super) emulator: f64,
     /// All other threads of the process: the measurement itself and the status interface.
     pub(super) other: f64,

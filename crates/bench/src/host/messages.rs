@@ -175,7 +175,7 @@ impl Running {
     }
 
     /// Waits until the UEs of disconnected gNBs are released. The core is busy until then.
-    fn rest(&self) -> Result<(), Failure> {
+    fn wait_for_releases(&self) -> Result<(), Failure> {
         let deadline = Instant::now() + REST_WITHIN;
         while plain_metrics(&self.metrics.render()).get("vireo_ues_connected") != Some(&0.0) {
             if Instant::now() > deadline {
@@ -228,7 +228,7 @@ impl Running {
                 let (done, ues) = (report.succeeded, report.ues);
                 return Err(Failure(format!("{done} of {ues} UEs succeeded: {complaints:?}")));
             }
-            self.rest()?;
+            self.wait_for_releases()?;
             Ok(Run { report, cpu, samples })
         })
     }

@@ -12,7 +12,7 @@ use vireo_config::Failure;
 use vireo_emulator::Rats;
 use vireo_lab::addresses::CORE;
 use vireo_lab::core::Core;
-use vireo_lab::emulator::{self, Emulated, EmulatorOptions, EmulatorResult, Load};
+use vireo_lab::emulator::{self, EmulatorOptions, EmulatorResult, EmulatorRun, Load};
 use vireo_lab::files::create;
 use vireo_lab::options::{CoreOptions, s1_table};
 use vireo_lab::workers::{ResourceUse, holdings};
@@ -140,15 +140,15 @@ impl Bench {
         options
     }
 
-    fn emulate(&self, core: &mut Core, options: EmulatorOptions) -> Result<Emulated, Failure> {
+    fn emulate(&self, core: &mut Core, options: EmulatorOptions) -> Result<EmulatorRun, Failure> {
         let emulated = emulator::run(&self.lab, core, &self.with_rat(options), &self.interrupt)?;
         succeeded(&emulated.result)?;
-        self.rest(core)?;
+        self.wait_for_releases(core)?;
         Ok(emulated)
     }
 
     /// Waits until the UEs of disconnected gNBs are released. The core is busy until then.
-    fn rest(&self, core: &mut Core) -> Result<(), Failure> {
+    fn wait_for_releases(&self, core: &mut Core) -> Result<(), Failure> {
         let deadline = Instant::now() + REST_WITHIN;
         while core.counts()?.connected > 0 {
             core.check()?;
@@ -162,14 +162,14 @@ impl Bench {
     }
 
     /// Registers `ues` UEs and establishes a session for each.
-    pub(super) fn register(&self, core: &mut Core, first: u32, ues: u32) -> Result<Emulated, Failure> {
+    pub(super) fn register(&self, core: &mut Core, first: u32, ues: u32) -> Result<EmulatorRun, Failure> {
         let load = Load::Window(WINDOW);
         let limit = Duration::from_secs(300 + u64::from(ues / 100));
         let scenario = "session".into();
         self.emulate(core, EmulatorOptions { first: first.into(), ues, load, scenario, limit, ..Default::default() })
     }
 
-    fn cycles(&self, core: &mut Core, first: u32) -> Result<Emulated, Failure> {
+    fn cycles(&self, core: &mut Core, first: u32) -> Result<EmulatorRun, Failure> {
         let rounds = self.size.requests.div_ceil(WINDOW).max(1);
         let options = EmulatorOptions {
             first: first.into(),

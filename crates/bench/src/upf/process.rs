@@ -111,7 +111,7 @@ impl Upf {
 
     /// Lets the control plane switch `rate` sessions per second to another tunnel of this RAN node,
     /// until `stop` is set. Returns the number of switched sessions.
-    pub fn hand_over(&mut self, gnb: Ipv4Addr, rate: f64, stop: &AtomicBool) -> Result<u64, Failure> {
+    pub fn update_tunnels(&mut self, gnb: Ipv4Addr, rate: f64, stop: &AtomicBool) -> Result<u64, Failure> {
         let handovers = TunnelUpdates { seids: &self.seids, gnb, rate, window: WINDOW };
         Ok(self.upf.plane.update_tunnels(&handovers, stop)?)
     }

@@ -1,6 +1,6 @@
 //! The loop of a link.
 
-use super::{Link, ROOM};
+use super::{FULL_QUEUE_RETRY_INTERVAL, Link};
 use crate::command::CommandReceiver;
 use crate::error::LinkError;
 use crate::heartbeat::{HeartbeatHandle, HeartbeatTargets};
@@ -60,7 +60,7 @@ impl Link {
 
     /// Reports that the host is ready. The caller runs the link.
     pub(crate) fn start(mut self, queues: HostQueues, replicator: ProgressCounter) -> Result<RunningLink, LinkError> {
-        self.client.ready();
+        self.client.report_ready();
         let watched = vec![queues.input_sender.progress(), self.progress.clone(), replicator];
         let (me, heartbeat) = (Member::Host(self.host), self.client.heartbeat());
         let input_sender = Some(queues.input_sender.clone());
@@ -124,7 +124,7 @@ impl RunningLink {
         let wait = if nothing { self.link.client.heartbeat() } else { Duration::ZERO };
         self.is_blocked = !self.link.deferred.is_empty();
         // The host does not signal when it has room.
-        if self.is_blocked { wait.min(ROOM) } else { wait }
+        if self.is_blocked { wait.min(FULL_QUEUE_RETRY_INTERVAL) } else { wait }
     }
 }
 

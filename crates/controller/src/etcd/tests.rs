@@ -214,7 +214,7 @@ fn one_of_two_controllers_leads_at_a_time() {
     // Without etcd the controller stops leading when its lease may have expired.
     server.signal("-STOP");
     match second.events.recv_timeout(WITHIN) {
-        Ok(LeaderEvent::Deposed(why)) => assert!(why.contains("lease"), "{why}"),
+        Ok(LeaderEvent::Deposed(cause)) => assert!(cause.contains("lease"), "{cause}"),
         news => panic!("{news:?}"),
     }
     server.signal("-CONT");

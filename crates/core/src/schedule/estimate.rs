@@ -23,7 +23,7 @@ impl ServiceTime {
     }
 
     /// Adds a measurement: the time that a procedure took on a core.
-    pub fn measured(&mut self, nanos: u64) {
+    pub fn add_measurement(&mut self, nanos: u64) {
         let old = self.nanos;
         self.nanos = (old - (old >> WEIGHT_SHIFT) + (nanos >> WEIGHT_SHIFT)).max(1);
     }
@@ -71,14 +71,14 @@ mod tests {
     #[test]
     fn measurements_pull_the_time_along() {
         let mut t = ServiceTime::new(20_000);
-        t.measured(200_000);
+        t.add_measurement(200_000);
         assert!((40_000..45_000).contains(&t.nanos()), "one outlier counts an eighth: {t:?}");
         for _ in 0..100 {
-            t.measured(10_000);
+            t.add_measurement(10_000);
         }
         assert!((9_900..10_200).contains(&t.nanos()), "{t:?}");
         for _ in 0..100 {
-            t.measured(0);
+            t.add_measurement(0);
         }
         assert!(t.nanos() >= 1);
     }

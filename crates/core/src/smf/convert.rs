@@ -18,7 +18,7 @@ pub(super) fn convert(sm: &mut SmContext, to: Dialect, env: &Env<'_>, out: &mut 
     modify::interrupt(sm);
     if let Some(tunnel) = sm.handover.target.take() {
         sm.since = env.now;
-        forwarding::arrived(sm, env);
+        forwarding::on_arrival(sm, env);
         sm.end_marker = sm.downlink.is_some();
         sm.downlink = Some(tunnel);
     }

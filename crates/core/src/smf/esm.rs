@@ -211,21 +211,21 @@ pub(super) fn modify_request(sm: &SmContext) -> Option<Output> {
 }
 
 /// Handles an ESM message of the UE for an existing bearer.
-pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_message(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     let ReceivedEsm { ebi, pti, message } = match decode(octets) {
         Ok(received) => received,
         Err(answer) => return out.extend(answer),
     };
     match message {
-        NasEsmMessage::ActivateDefaultEpsBearerContextAccept(_) => activated(sm, env, out),
+        NasEsmMessage::ActivateDefaultEpsBearerContextAccept(_) => on_bearer_accept(sm, env, out),
         NasEsmMessage::ActivateDefaultEpsBearerContextReject(_) => ended_by_ue(sm, out),
         NasEsmMessage::DeactivateEpsBearerContextAccept(_) => match sm.stage {
             Stage::Releasing { .. } => release::end(sm, out),
             _ => out.extend(status(ebi, pti, GsmCause::MessageTypeNotCompatibleWithTheProtocolState)),
         },
-        NasEsmMessage::ModifyEpsBearerContextAccept(_) if modify::completed(sm) => {}
+        NasEsmMessage::ModifyEpsBearerContextAccept(_) if modify::on_complete(sm) => {}
         NasEsmMessage::ModifyEpsBearerContextReject(reject) if modify::is_sent(sm) => {
-            modify::rejected(sm, reject.esm_cause.value, out);
+            modify::on_reject(sm, reject.esm_cause.value, out);
             // The UE does not have the bearer (6.4.3.4).
             if reject.esm_cause.cause() == Some(EsmCause::InvalidEpsBearerIdentity) {
                 ended_by_ue(sm, out);
@@ -234,7 +234,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
         NasEsmMessage::ModifyEpsBearerContextAccept(_) | NasEsmMessage::ModifyEpsBearerContextReject(_) => {
             out.extend(status(ebi, pti, GsmCause::MessageTypeNotCompatibleWithTheProtocolState));
         }
-        NasEsmMessage::PdnDisconnectRequest(_) => release::requested(sm, pti, env, out),
+        NasEsmMessage::PdnDisconnectRequest(_) => release::on_request(sm, pti, env, out),
         NasEsmMessage::BearerResourceAllocationRequest(request) => {
             // 6.5.3.6 b.
             let cause = match is_emergency(sm, env) {
@@ -256,7 +256,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
         NasEsmMessage::EsmDataTransport(data) if sm.is_over_nas() => {
             out.extend(control_plane::uplink(sm, &data.user_data_container.value));
         }
-        NasEsmMessage::EsmStatus(received) => status_received(sm, received.esm_cause.value, out),
+        NasEsmMessage::EsmStatus(received) => on_status(sm, received.esm_cause.value, out),
         _ => out.extend(status(ebi, pti, GsmCause::MessageTypeNonExistentOrNotImplemented)),
     }
 }
@@ -299,7 +299,7 @@ pub(crate) fn unanswered_request(sm: &SmContext) -> Option<Vec<u8>> {
 }
 
 /// Handles that the UE has the bearer. It is usable once the eNB has set it up.
-fn activated(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+fn on_bearer_accept(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let Stage::Activating { pti, .. } = sm.stage else { return };
     if sm.ran == RanState::Up && sm.n4 == N4State::Synced && sm.downlink.is_some() {
         (sm.stage, sm.deadline) = (Stage::Established, None);
@@ -312,7 +312,7 @@ fn activated(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
 
 /// Handles the expiry of T3485 (6.4.1.6 a): sends the activation request again, and releases the
 /// bearer after the last retransmission.
-pub(super) fn t3485_expired(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_t3485_expiry(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let Stage::Activating { request, repeats, .. } = &mut sm.stage else { return };
     if *repeats >= env.config.timers.retransmissions {
         return ended_by_ue(sm, out);
@@ -324,7 +324,7 @@ pub(super) fn t3485_expired(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Out
 
 /// Handles ESM STATUS (6.7): a bearer that the UE does not have is released, and a procedure that
 /// the UE does not have ends.
-fn status_received(sm: &mut SmContext, cause: u8, out: &mut Vec<Output>) {
+fn on_status(sm: &mut SmContext, cause: u8, out: &mut Vec<Output>) {
     const NOT_IMPLEMENTED: u8 = 97;
     const INVALID_PTI: u8 = EsmCause::InvalidPtiValue as u8;
     const INVALID_BEARER: u8 = EsmCause::InvalidEpsBearerIdentity as u8;
@@ -333,7 +333,7 @@ fn status_received(sm: &mut SmContext, cause: u8, out: &mut Vec<Output>) {
         (Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established, INVALID_BEARER)
         | (Stage::Activating { .. }, INVALID_PTI | NOT_IMPLEMENTED) => ended_by_ue(sm, out),
         (Stage::Established, NOT_IMPLEMENTED) => {
-            modify::rejected(sm, cause, out);
+            modify::on_reject(sm, cause, out);
         }
         _ => {}
     }

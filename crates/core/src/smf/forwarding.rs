@@ -56,7 +56,7 @@ pub(super) fn end(sm: &mut SmContext) {
 }
 
 /// Handles that the UE has arrived: the source forwards what is in transit to it.
-pub(super) fn arrived(sm: &mut SmContext, env: &Env<'_>) {
+pub(super) fn on_arrival(sm: &mut SmContext, env: &Env<'_>) {
     if let Some(forwarding) = &mut sm.handover.forwarding {
         match forwarding.installed {
             Some(_) => forwarding.deadline = Some(env.now + FORWARDING_TIME),
@@ -66,7 +66,7 @@ pub(super) fn arrived(sm: &mut SmContext, env: &Env<'_>) {
 }
 
 /// Handles the deadline, if it has expired.
-pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>) {
+pub(super) fn on_deadline(sm: &mut SmContext, env: &Env<'_>) {
     if sm.handover.forwarding.as_ref().and_then(|forwarding| forwarding.deadline).is_some_and(|at| at <= env.now) {
         end(sm);
     }
@@ -74,7 +74,7 @@ pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>) {
 
 /// Handles the UPF's answer to a request about the rules: the allocated tunnel ends, or `None` if
 /// the UPF refuses or is silent. Returns false if no such request is outstanding.
-pub(super) fn answered(sm: &mut SmContext, accepted: Option<ForwardingEnds>) -> bool {
+pub(super) fn on_upf_answer(sm: &mut SmContext, accepted: Option<ForwardingEnds>) -> bool {
     let source = sm.dialect;
     let Some(forwarding) = &mut sm.handover.forwarding else { return false };
     let Some(request) = forwarding.request.take() else { return false };

@@ -46,7 +46,7 @@ pub(super) fn switch(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut
 
 /// Returns the answer to the RAN's path switch request, once the UPF has been updated or nothing
 /// waits for it.
-pub fn switched(sm: &mut SmContext, now: Instant) -> (N2Sm, Vec<u8>) {
+pub fn path_switch_answer(sm: &mut SmContext, now: Instant) -> (N2Sm, Vec<u8>) {
     match sm.is_up() {
         true => {
             let uplink = sm.take_unconfirmed_uplink(now);
@@ -68,7 +68,7 @@ pub(super) fn on_refused(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output
 
 /// Handles a Handover Required: returns the data for the target and changes nothing yet. The state
 /// of an earlier handover is dropped. A separate SMF has direct forwarding only.
-pub(super) fn required(sm: &mut SmContext, out: &mut Vec<Output>) {
+pub(super) fn on_required(sm: &mut SmContext, out: &mut Vec<Output>) {
     sm.handover.target = None;
     if is_up(sm) {
         out.extend(messages::ran_setup_request(sm));
@@ -76,16 +76,16 @@ pub(super) fn required(sm: &mut SmContext, out: &mut Vec<Output>) {
 }
 
 /// Handles a Handover Request Acknowledge: the target is ready; sends the command to the source.
-pub(super) fn prepared(sm: &mut SmContext, octets: &[u8], out: &mut Vec<Output>) {
+pub(super) fn on_prepared(sm: &mut SmContext, octets: &[u8], out: &mut Vec<Output>) {
     if let (true, Some(acknowledgement)) = (is_up(sm), messages::handover_acknowledge(sm, sm.dialect, octets)) {
         sm.handover.target = Some(acknowledgement.tunnel);
         out.push(Output::N2(N2Sm::HandoverCommand, acknowledgement.command));
     }
 }
 
-/// Handles a Handover Required to a RAN node of dialect `to`, as [`required`]. From one system to
-/// the other, packets are forwarded through the UPF only.
-pub(super) fn move_required(sm: &mut SmContext, to: Dialect, octets: &[u8], out: &mut Vec<Output>) {
+/// Handles a Handover Required to a RAN node of dialect `to`, as [`on_required`]. From one system
+/// to the other, packets are forwarded through the UPF only.
+pub(super) fn on_move_required(sm: &mut SmContext, to: Dialect, octets: &[u8], out: &mut Vec<Output>) {
     sm.handover.target = None;
     if is_up(sm) {
         let is_direct = to == sm.dialect && messages::has_direct_path(sm, octets);
@@ -98,7 +98,7 @@ pub(super) fn move_required(sm: &mut SmContext, to: Dialect, octets: &[u8], out:
 
 /// Handles a Handover Request Acknowledge of a RAN node of dialect `to`. The data for the command
 /// to the source is that of [`forwarding::handover_command`], once the UPF has answered.
-pub(super) fn move_prepared(sm: &mut SmContext, to: Dialect, octets: &[u8]) {
+pub(super) fn on_move_prepared(sm: &mut SmContext, to: Dialect, octets: &[u8]) {
     match messages::handover_acknowledge(sm, to, octets).filter(|_| is_up(sm)) {
         Some(Acknowledgement { tunnel, forwarding, command }) => {
             sm.handover.target = Some(tunnel);
@@ -113,7 +113,7 @@ pub(super) fn complete(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
     match sm.handover.target.take() {
         Some(tunnel) if is_up(sm) => {
             sm.since = env.now;
-            forwarding::arrived(sm, env);
+            forwarding::on_arrival(sm, env);
             user_plane::forward_to(sm, Some(tunnel), out);
             relocate::handed_over(sm, tunnel, out);
         }

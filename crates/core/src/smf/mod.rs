@@ -46,7 +46,7 @@ pub use erab::{ErabAdmission, ErabForwarding, ErabQos, ErabRequest, ErabTunnel, 
 pub use esm::offered_by_attach;
 pub(crate) use esm::{check_header, is_requested_by, session_identity, unanswered_request};
 pub use forwarding::handover_command;
-pub use handover::switched;
+pub use handover::path_switch_answer;
 pub use interface::{Create, Input, N2Sm, Output};
 #[cfg(test)]
 pub(crate) use messages::command_with_forwarding;
@@ -109,41 +109,41 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
     }
     match input {
         Input::N1(octets) => match sm.dialect {
-            Dialect::Nr => signalling::received(sm, octets, env, &mut out),
-            Dialect::Eps => esm::received(sm, octets, env, &mut out),
+            Dialect::Nr => signalling::on_message(sm, octets, env, &mut out),
+            Dialect::Eps => esm::on_message(sm, octets, env, &mut out),
         },
         Input::N2(N2Sm::PathSwitchRequest, octets) => handover::switch(sm, octets, env, &mut out),
         Input::N2(N2Sm::PathSwitchSetupFailed, _) => handover::on_refused(sm, env, &mut out),
         Input::N2(N2Sm::NotifyReleased, _) => handover::on_refused(sm, env, &mut out),
-        Input::N2(N2Sm::Notify, octets) => ran_changes::notified(sm, octets, env, &mut out),
+        Input::N2(N2Sm::Notify, octets) => ran_changes::on_notify(sm, octets, env, &mut out),
         Input::N2(N2Sm::ModifyIndication, octets) => ran_changes::modify(sm, octets, env, &mut out),
-        Input::N2(N2Sm::HandoverRequired, _) => handover::required(sm, &mut out),
-        Input::N2(N2Sm::HandoverRequestAcknowledge, octets) => handover::prepared(sm, octets, &mut out),
-        Input::MoveRequired(to, octets) => handover::move_required(sm, to, octets, &mut out),
-        Input::MovePrepared(to, octets) => handover::move_prepared(sm, to, octets),
+        Input::N2(N2Sm::HandoverRequired, _) => handover::on_required(sm, &mut out),
+        Input::N2(N2Sm::HandoverRequestAcknowledge, octets) => handover::on_prepared(sm, octets, &mut out),
+        Input::MoveRequired(to, octets) => handover::on_move_required(sm, to, octets, &mut out),
+        Input::MovePrepared(to, octets) => handover::on_move_prepared(sm, to, octets),
         Input::NoForwarding => forwarding::end(sm),
         Input::HandoverComplete => handover::complete(sm, env, &mut out),
         Input::N2(N2Sm::HandoverAllocationUnsuccessful, _) | Input::HandoverCancelled => {
-            user_plane::handover_cancelled(sm, env, &mut out);
+            user_plane::on_handover_cancel(sm, env, &mut out);
         }
-        Input::N2(kind, octets) => user_plane::ran_answered(sm, kind, octets, env, &mut out),
+        Input::N2(kind, octets) => user_plane::on_ran_answer(sm, kind, octets, env, &mut out),
         Input::Activate => user_plane::activate(sm, env, &mut out),
         Input::Deactivate => user_plane::deactivate(sm, &mut out),
         Input::Reachable => release::resend_release_command(sm, &mut out),
         Input::Unreachable => user_plane::unreachable(sm, &mut out),
         Input::Release(cause) => release::start(sm, release::NO_PTI, cause, env, &mut out),
         Input::ReleaseLocally => release::end(sm, &mut out),
-        Input::Pfcp(octets) => upf::received(sm, octets, env, &mut out),
+        Input::Pfcp(octets) => upf::on_message(sm, octets, env, &mut out),
         Input::PfcpTimeout => upf::on_timeout(sm, env, &mut out),
         Input::UpfLost => {
             relocate::on_source_lost(sm, &mut out);
-            user_plane::upf_lost(sm, env, &mut out);
+            user_plane::on_upf_loss(sm, env, &mut out);
         }
         Input::Relocate(upf, seid) => relocate::begin(sm, upf, seid, env, &mut out),
-        Input::PfcpFromTarget(octets) => relocate::received(sm, octets, env, &mut out),
+        Input::PfcpFromTarget(octets) => relocate::on_message(sm, octets, env, &mut out),
         Input::TargetPfcpTimeout => relocate::on_target_timeout(sm, env, &mut out),
         Input::TargetUpfLost => relocate::on_target_lost(sm, env, &mut out),
-        Input::Deadline => deadline_passed(sm, env, &mut out),
+        Input::Deadline => on_deadline(sm, env, &mut out),
         Input::Convert(dialect) => convert::convert(sm, dialect, env, &mut out),
         Input::ChangeTerms(subscribed) => modify::change(sm, subscribed, env),
         Input::Connected => modification::send(sm, env, &mut out),
@@ -158,15 +158,15 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
     out
 }
 
-fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    relocate::deadline_passed(sm, env, out);
-    forwarding::deadline_passed(sm, env);
-    modification::deadline_passed(sm, env, out);
+fn on_deadline(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+    relocate::on_deadline(sm, env, out);
+    forwarding::on_deadline(sm, env);
+    modification::on_deadline(sm, env, out);
     match &sm.stage {
         // The deadline was changed or cleared meanwhile.
         _ if sm.deadline.is_none_or(|at| at > env.now) => {}
-        Stage::Releasing { .. } => release::t3592_expired(sm, env, out),
-        Stage::Activating { .. } => esm::t3485_expired(sm, env, out),
-        _ => user_plane::ran_silent(sm, env, out),
+        Stage::Releasing { .. } => release::on_t3592_expiry(sm, env, out),
+        Stage::Activating { .. } => esm::on_t3485_expiry(sm, env, out),
+        _ => user_plane::on_ran_timeout(sm, env, out),
     }
 }

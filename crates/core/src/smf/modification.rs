@@ -21,7 +21,7 @@ pub(super) fn send(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
 
 /// Handles the expiry of T3591 (TS 24.501 6.3.2.5 a) or T3486 (TS 24.301 6.4.3.6 a): sends the
 /// command again. After the last retransmission the session keeps the new terms without the UE.
-pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_deadline(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(TermsChange { command: ModificationCommand::Sent { repeats, deadline, stale }, .. }) = sm.terms.change
     else {
         return;
@@ -30,7 +30,7 @@ pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<O
         return;
     }
     if repeats >= env.config.timers.retransmissions {
-        modify::rejected(sm, 0, out);
+        modify::on_reject(sm, 0, out);
         return;
     }
     out.extend(messages::modification_command(sm, env.config));

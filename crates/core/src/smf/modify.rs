@@ -132,7 +132,7 @@ pub(super) fn is_sent(sm: &SmContext) -> bool {
 }
 
 /// Handles that the UE has applied the command. Returns false if there is none.
-pub(super) fn completed(sm: &mut SmContext) -> bool {
+pub(super) fn on_complete(sm: &mut SmContext) -> bool {
     let Some(TermsChange { command: ModificationCommand::Sent { stale, .. }, .. }) = sm.terms.change else {
         return false;
     };
@@ -143,7 +143,7 @@ pub(super) fn completed(sm: &mut SmContext) -> bool {
 
 /// Handles that the UE does not apply the command: it keeps its earlier parameters, and RAN and UPF
 /// apply the new ones. Returns false if there is no command.
-pub(super) fn rejected(sm: &mut SmContext, cause: u8, out: &mut Vec<Output>) -> bool {
+pub(super) fn on_reject(sm: &mut SmContext, cause: u8, out: &mut Vec<Output>) -> bool {
     if !is_sent(sm) {
         return false;
     }
@@ -161,7 +161,7 @@ pub(super) fn interrupt(sm: &mut SmContext) {
 }
 
 /// Handles an answer of the UPF. Returns true if it answers the new rate.
-pub(super) fn upf_answered(sm: &mut SmContext) -> bool {
+pub(super) fn on_upf_answer(sm: &mut SmContext) -> bool {
     let Some(TermsChange { upf, .. }) = &mut sm.terms.change else { return false };
     let UpfUpdate::Outstanding { stale } = *upf else { return false };
     *upf = if stale { UpfUpdate::Due } else { UpfUpdate::Done };
@@ -169,7 +169,7 @@ pub(super) fn upf_answered(sm: &mut SmContext) -> bool {
 }
 
 /// Handles that the UPF gets the session again, with the present rate.
-pub(super) fn upf_lost(sm: &mut SmContext) {
+pub(super) fn on_upf_loss(sm: &mut SmContext) {
     if let Some(change) = &mut sm.terms.change {
         change.upf = UpfUpdate::Done;
     }

@@ -362,10 +362,10 @@ fn message(sm: &SmContext, kind: MessageType, seid: u64, sequence: u32, fill: im
 #[derive(Debug)]
 pub(super) enum Answer {
     /// Session Establishment Response: values chosen by the UPF, or the cause of a refusal.
-    Established(Result<UpfAllocation, Refused>),
+    Established(Result<UpfAllocation, RejectionCause>),
     /// Session Modification Response: the UPF ends of tunnels for forwarded packets that it
     /// allocated, or the cause of a refusal.
-    Modified(Result<ForwardingEnds, Refused>),
+    Modified(Result<ForwardingEnds, RejectionCause>),
     /// Session Deletion Response with any cause: the session does not exist.
     Deleted,
     /// Session Report Request of the UPF.
@@ -394,9 +394,9 @@ pub(super) struct Report {
 
 /// Cause of a rejected request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Refused(Cause);
+pub(super) struct RejectionCause(Cause);
 
-impl Refused {
+impl RejectionCause {
     /// Returns the 5GSM cause for the reject of an establishment.
     pub(super) fn gsm_cause(self) -> GsmCause {
         match self.0 {
@@ -421,8 +421,8 @@ pub(super) fn decode_for(octets: &[u8], cp_seid: Seid) -> Option<Answer> {
         return None;
     }
     match kind {
-        MessageType::SESSION_ESTABLISHMENT_RESPONSE => Some(Answer::Established(established(&message))),
-        MessageType::SESSION_MODIFICATION_RESPONSE => Some(Answer::Modified(modified(&message))),
+        MessageType::SESSION_ESTABLISHMENT_RESPONSE => Some(Answer::Established(read_allocation(&message))),
+        MessageType::SESSION_MODIFICATION_RESPONSE => Some(Answer::Modified(read_forwarding_ends(&message))),
         MessageType::SESSION_DELETION_RESPONSE => Some(Answer::Deleted),
         MessageType::SESSION_REPORT_REQUEST => Some(Answer::Report(report(&message))),
         _ => None,
@@ -437,25 +437,25 @@ pub(super) fn address_is_taken(octets: &[u8], cp_seid: Seid) -> bool {
 }
 
 /// An IE that cannot be decoded results in the cause of that error.
-fn accepted(message: &Message<'_>) -> Result<(), Refused> {
-    let cause: Cause = message.need().map_err(|e| Refused(e.cause))?;
-    if cause.is_accepted() { Ok(()) } else { Err(Refused(cause)) }
+fn check_accepted(message: &Message<'_>) -> Result<(), RejectionCause> {
+    let cause: Cause = message.need().map_err(|e| RejectionCause(e.cause))?;
+    if cause.is_accepted() { Ok(()) } else { Err(RejectionCause(cause)) }
 }
 
-fn established(message: &Message<'_>) -> Result<UpfAllocation, Refused> {
-    accepted(message)?;
-    let seid = message.need::<FSeid>().map_err(|e| Refused(e.cause))?.seid;
-    Ok(UpfAllocation { seid, tunnel: created(message, UPLINK_PDR) })
+fn read_allocation(message: &Message<'_>) -> Result<UpfAllocation, RejectionCause> {
+    check_accepted(message)?;
+    let seid = message.need::<FSeid>().map_err(|e| RejectionCause(e.cause))?.seid;
+    Ok(UpfAllocation { seid, tunnel: allocated_tunnel(message, UPLINK_PDR) })
 }
 
-fn modified(message: &Message<'_>) -> Result<ForwardingEnds, Refused> {
-    accepted(message)?;
-    let [downlink, uplink] = FORWARDING.map(|(pdr, _)| created(message, pdr));
+fn read_forwarding_ends(message: &Message<'_>) -> Result<ForwardingEnds, RejectionCause> {
+    check_accepted(message)?;
+    let [downlink, uplink] = FORWARDING.map(|(pdr, _)| allocated_tunnel(message, pdr));
     Ok(ForwardingEnds { downlink, uplink })
 }
 
 /// Returns the tunnel end that the UPF has allocated for a PDR.
-fn created(message: &Message<'_>, pdr: PdrId) -> Option<Tunnel> {
+fn allocated_tunnel(message: &Message<'_>, pdr: PdrId) -> Option<Tunnel> {
     let all = message.ies().map_while(Result::ok).filter(|ie| ie.id == CreatedPdr::ID);
     let created = all.filter_map(|ie| ie.read::<CreatedPdr>().ok()).find(|created| created.pdr_id == pdr);
     created.and_then(|created| created.f_teid).and_then(|f_teid| tunnel(&f_teid))

@@ -10,7 +10,7 @@ use vireo_wire::nas::GsmCause;
 
 /// Handles a PDU Session Resource Notify Transfer. The default QoS flow has the lifetime of its
 /// session (TS 23.501 5.7.2.7): a session without it is released, also at the RAN.
-pub(super) fn notified(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_notify(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(notification) = n2::notification(octets) else { return };
     let n2::Notification { fulfilled, not_fulfilled, releases_default } = notification;
     if fulfilled | not_fulfilled != 0 {

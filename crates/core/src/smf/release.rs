@@ -70,7 +70,7 @@ pub(super) fn finish(sm: &SmContext, out: &mut Vec<Output>) {
 }
 
 /// Handles a release request of the UE.
-pub(super) fn requested(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_request(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.stage {
         Stage::Requested { .. } => {
             out.extend(messages::status(sm, pti, GsmCause::MessageTypeNotCompatibleWithTheProtocolState));
@@ -89,7 +89,7 @@ pub(super) fn requested(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Ve
 }
 
 /// Handles that the UE has released the session.
-pub(super) fn completed(sm: &mut SmContext, pti: u8, out: &mut Vec<Output>) {
+pub(super) fn on_complete(sm: &mut SmContext, pti: u8, out: &mut Vec<Output>) {
     match sm.stage {
         Stage::Releasing { pti: running, .. } if running == pti => end(sm, out),
         _ => out.extend(messages::status(sm, pti, GsmCause::PtiMismatch)),
@@ -105,7 +105,7 @@ pub(super) fn resend_release_command(sm: &SmContext, out: &mut Vec<Output>) {
 
 /// Handles the expiry of T3592: resends the command, up to the maximum number of retransmissions
 /// (TS 24.501 6.3.3.5).
-pub(super) fn t3592_expired(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_t3592_expiry(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let Stage::Releasing { pti, cause, repeats } = &mut sm.stage else {
         return;
     };

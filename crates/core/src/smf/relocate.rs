@@ -28,11 +28,11 @@ use vireo_wire::nas::GsmCause;
 
 /// Time after the last change in which the source still receives packets that RAN and N6 have sent
 /// before it.
-const ON_THE_WAY: Duration = Duration::from_millis(200);
+const MAX_TRANSIT_TIME: Duration = Duration::from_millis(200);
 
 /// Quota that remains at the source for packets in transit, in octets: a few gigabits per second
 /// for that time.
-const KEPT: u64 = 64 << 20;
+const SOURCE_QUOTA_OCTETS: u64 = 64 << 20;
 
 /// Starts the relocation to another UPF, with this SEID at the SMF.
 pub(super) fn begin(sm: &mut SmContext, to: SocketAddr, cp_seid: Seid, env: &Env<'_>, out: &mut Vec<Output>) {
@@ -69,17 +69,17 @@ fn prepare(sm: &mut SmContext, kept: u64, env: &Env<'_>, out: &mut Vec<Output>) 
     let Some(relocation) = sm.relocation.as_deref_mut() else { return };
     relocation.step = RelocationStep::Preparing;
     let relocation = *relocation;
-    out.push(n4::establishment_request(&at(sm, &relocation), env.config, kept));
+    out.push(n4::establishment_request(&at_other_upf(sm, &relocation), env.config, kept));
 }
 
 /// Handles the usage report of the source: divides the remaining quota, at most half of it for the
 /// source.
-pub(super) fn reported(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_usage_report(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let left = charging::quota_remaining(sm, env.config).unwrap_or(0);
     let Some(relocation) = sm.relocation.as_deref_mut() else { return };
     match relocation.step {
         RelocationStep::QueryingUsage => {
-            let kept = KEPT.min(left / 2);
+            let kept = SOURCE_QUOTA_OCTETS.min(left / 2);
             relocation.step = RelocationStep::SplittingQuota(kept);
             charging::send_request(sm, n4::charging_request(sm, Some(kept)), out);
         }
@@ -89,12 +89,12 @@ pub(super) fn reported(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
 }
 
 /// Returns the session in the form for messages to the other UPF.
-fn at(sm: &SmContext, relocation: &Relocation) -> SmContext {
+fn at_other_upf(sm: &SmContext, relocation: &Relocation) -> SmContext {
     SmContext { pfcp: relocation.pfcp, relocation: None, ..sm.clone() }
 }
 
 /// Handles a PFCP message of the other UPF.
-pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_message(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(mut relocation) = sm.relocation.take() else { return };
     let answer = n4::decode_for(octets, relocation.pfcp.cp_seid);
     if answer.is_some() {
@@ -115,7 +115,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
         }
         (Some(Answer::Established(Err(_))), RelocationStep::Preparing) => false,
         (Some(Answer::Modified(_)), RelocationStep::Ending { .. }) => {
-            ended(sm, &mut relocation, env, out);
+            on_end_marker(sm, &mut relocation, env, out);
             true
         }
         (Some(Answer::Deleted), RelocationStep::Deleting { done }) => {
@@ -123,7 +123,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             return;
         }
         (Some(Answer::Report(report)), _) => {
-            out.push(n4::report_response(&at(sm, &relocation), report.sequence));
+            out.push(n4::report_response(&at_other_upf(sm, &relocation), report.sequence));
             if let (true, RelocationStep::Draining { waits, .. }) = (report.downlink_data, &mut relocation.step) {
                 *waits = true;
                 if sm.ran == RanState::Idle {
@@ -148,7 +148,7 @@ pub(super) fn on_target_timeout(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec
         // If the session is established late, the N4 endpoint deletes it.
         RelocationStep::Preparing | RelocationStep::Prepared(_) => out.push(Output::NotRelocated),
         RelocationStep::Ending { .. } => {
-            ended(sm, &mut relocation, env, out);
+            on_end_marker(sm, &mut relocation, env, out);
             sm.relocation = Some(relocation);
         }
         RelocationStep::QueryingUsage | RelocationStep::SplittingQuota(_) | RelocationStep::Draining { .. } => {
@@ -179,10 +179,10 @@ pub(super) fn on_source_lost(sm: &mut SmContext, out: &mut Vec<Output>) {
 }
 
 /// Handles that the source has sent the End Marker: the target may send.
-fn ended(sm: &mut SmContext, relocation: &mut Relocation, env: &Env<'_>, out: &mut Vec<Output>) {
+fn on_end_marker(sm: &mut SmContext, relocation: &mut Relocation, env: &Env<'_>, out: &mut Vec<Output>) {
     let RelocationStep::Ending { to, ran, waits } = relocation.step else { return };
     relocation.step = RelocationStep::Draining { ran, waits: false };
-    relocation.deadline = Some(env.now + ON_THE_WAY);
+    relocation.deadline = Some(env.now + MAX_TRANSIT_TIME);
     if sm.downlink.is_some() || sm.stage != Stage::Established {
         return;
     }
@@ -195,7 +195,7 @@ fn ended(sm: &mut SmContext, relocation: &mut Relocation, env: &Env<'_>, out: &m
 }
 
 /// Records that the target has a downlink packet, which it reports only once.
-pub(super) fn noticed(sm: &mut SmContext) {
+pub(super) fn on_downlink_data(sm: &mut SmContext) {
     if let Some(Relocation { step: RelocationStep::Ending { waits, .. }, .. }) = sm.relocation.as_deref_mut() {
         *waits = true;
     }
@@ -207,18 +207,18 @@ pub(super) fn awaits_ran(sm: &mut SmContext) -> bool {
 }
 
 /// Handles the RAN's answer to the modification.
-pub(super) fn ran_modified(sm: &mut SmContext, env: &Env<'_>) {
+pub(super) fn on_ran_answer(sm: &mut SmContext, env: &Env<'_>) {
     if let Some(relocation) = &mut sm.relocation
         && let Some(ran) = relocation.step.ran()
         && std::mem::take(ran)
     {
-        relocation.deadline = Some(env.now + ON_THE_WAY);
+        relocation.deadline = Some(env.now + MAX_TRANSIT_TIME);
     }
 }
 
 /// Handles that the RAN does not send to the target: the UE must request the session again, and
 /// gets it there.
-pub(super) fn ran_refused(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_ran_refusal(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     if matches!(sm.stage, Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established) {
         release::start(sm, release::NO_PTI, GsmCause::ReactivationRequested.as_u8(), env, out);
     }
@@ -242,14 +242,14 @@ impl SmContext {
         let ran = relocation.step.ran()?;
         *ran = false;
         if matches!(relocation.step, RelocationStep::Draining { .. }) {
-            relocation.deadline = Some(now + ON_THE_WAY);
+            relocation.deadline = Some(now + MAX_TRANSIT_TIME);
         }
         self.uplink
     }
 }
 
 /// Handles the deadline, if it has expired.
-pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_deadline(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(mut relocation) = sm.relocation.take_if(|r| r.deadline.is_some_and(|at| at <= env.now)) else { return };
     relocation.deadline = None;
     match relocation.step {
@@ -260,7 +260,7 @@ pub(super) fn deadline_passed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<O
                 true => relocation.deadline = Some(by),
                 false => {
                     sm.relocation = Some(relocation);
-                    ran_refused(sm, env, out);
+                    on_ran_refusal(sm, env, out);
                     return;
                 }
             }
@@ -303,8 +303,8 @@ pub(super) fn proceed(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) 
             *ran &= sm.ran != RanState::Idle;
             if let (true, Some(_)) = (*waits, sm.downlink) {
                 *waits = false;
-                relocation.deadline = Some(env.now + ON_THE_WAY);
-                let there = SmContext { downlink: sm.downlink, end_marker: false, ..at(sm, &relocation) };
+                relocation.deadline = Some(env.now + MAX_TRANSIT_TIME);
+                let there = SmContext { downlink: sm.downlink, end_marker: false, ..at_other_upf(sm, &relocation) };
                 out.push(n4::modification_request(&there));
             }
         }
@@ -329,12 +329,12 @@ fn switch(sm: &mut SmContext, relocation: &mut Relocation, tunnel: Tunnel, env: 
     match sm.downlink.take() {
         Some(to) => {
             relocation.step = RelocationStep::Ending { to, ran, waits: false };
-            let there = SmContext { downlink: Some(to), end_marker: true, ..at(sm, relocation) };
+            let there = SmContext { downlink: Some(to), end_marker: true, ..at_other_upf(sm, relocation) };
             out.push(n4::modification_request(&there));
         }
         None => {
             relocation.step = RelocationStep::Draining { ran, waits: false };
-            relocation.deadline = Some(env.now + ON_THE_WAY);
+            relocation.deadline = Some(env.now + MAX_TRANSIT_TIME);
         }
     }
 }
@@ -344,7 +344,7 @@ fn delete_other(sm: &SmContext, relocation: &mut Relocation, done: bool, out: &m
     relocation.step = RelocationStep::Deleting { done };
     relocation.deadline = None;
     if relocation.pfcp.up_seid != 0 {
-        out.push(n4::deletion_request(&at(sm, relocation)));
+        out.push(n4::deletion_request(&at_other_upf(sm, relocation)));
     }
 }
 

@@ -9,7 +9,7 @@ use super::{modify, n2, options, release};
 use crate::Env;
 use vireo_wire::nas::{GsmCause, Nas5gsmMessage as Message, NasPduSessionModificationRequest};
 
-pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_message(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     let Received5gsm { psi, pti, message } = match n1::decode(octets) {
         Ok(received) => received,
         Err(answer) => return out.extend(answer),
@@ -36,13 +36,13 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             _ => out.extend(status(GsmCause::MessageTypeNotCompatibleWithTheProtocolState)),
         },
         Message::PduSessionModificationRequest(requested) => modification(sm, pti, *requested, env, out),
-        Message::PduSessionReleaseRequest(_) => release::requested(sm, pti, env, out),
-        Message::PduSessionReleaseComplete(_) => release::completed(sm, pti, out),
+        Message::PduSessionReleaseRequest(_) => release::on_request(sm, pti, env, out),
+        Message::PduSessionReleaseComplete(_) => release::on_complete(sm, pti, out),
         // The network's procedure has no PTI (TS 24.501 6.3.2.2).
-        Message::PduSessionModificationComplete(_) if pti == release::NO_PTI && modify::completed(sm) => {}
+        Message::PduSessionModificationComplete(_) if pti == release::NO_PTI && modify::on_complete(sm) => {}
         Message::PduSessionModificationCommandReject(reject) if pti == release::NO_PTI && modify::is_sent(sm) => {
             let cause = reject.fgsm_cause.cause_for_network();
-            modify::rejected(sm, cause.as_u8(), out);
+            modify::on_reject(sm, cause.as_u8(), out);
             // The UE does not have the session (TS 24.501 6.3.2.4).
             if cause == GsmCause::InvalidPduSessionIdentity {
                 ended_by_ue(sm, out);
@@ -63,7 +63,7 @@ pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &m
             out.extend(status(GsmCause::MessageTypeNotCompatibleWithTheProtocolState));
         }
         Message::FiveGsmStatus(status) => {
-            status_received(sm, pti, status.fgsm_cause.cause_for_network(), env, out);
+            on_status(sm, pti, status.fgsm_cause.cause_for_network(), env, out);
         }
         // Messages of the network's direction, and those of features that Vireo does not implement.
         _ => out.extend(status(GsmCause::MessageTypeNonExistentOrNotImplemented)),
@@ -145,7 +145,7 @@ fn modification_cause(requested: &NasPduSessionModificationRequest) -> Option<Gs
 
 /// Handles a 5GSM Status of the UE (TS 24.501 6.5.3): the procedure of that PTI ends. A session is
 /// released if the UE does not have it or could not decode its accept. Other causes change nothing.
-fn status_received(sm: &mut SmContext, pti: u8, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Output>) {
+fn on_status(sm: &mut SmContext, pti: u8, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Output>) {
     let fatal = matches!(
         cause,
         GsmCause::PtiMismatch
@@ -158,7 +158,7 @@ fn status_received(sm: &mut SmContext, pti: u8, cause: GsmCause, env: &Env<'_>, 
     match sm.stage {
         Stage::Releasing { pti: running, .. } if fatal && (no_session || running == pti) => release::end(sm, out),
         Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established if no_session => ended_by_ue(sm, out),
-        Stage::Established if fatal && pti == release::NO_PTI => _ = modify::rejected(sm, cause.as_u8(), out),
+        Stage::Established if fatal && pti == release::NO_PTI => _ = modify::on_reject(sm, cause.as_u8(), out),
         Stage::Accepted { pti: running } if fatal && running == pti => {
             release::start(sm, release::NO_PTI, GsmCause::ProtocolErrorUnspecified.as_u8(), env, out);
         }

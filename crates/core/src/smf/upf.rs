@@ -7,7 +7,7 @@ use super::{charging, convert, establish, forwarding, modify, release, relocate,
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
-pub(super) fn received(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_message(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     let converts = sm.n4 == N4State::Converting;
     sm.n4 = convert::outstanding(sm);
     let outstanding = sm.n4;
@@ -27,19 +27,21 @@ fn handle(sm: &mut SmContext, (octets, converts): (&[u8], bool), env: &Env<'_>, 
         (Answer::Established(Ok(up)), N4State::Establishing) => {
             (sm.pfcp.up_seid, sm.uplink) = (up.seid, up.tunnel);
             sm.n4 = N4State::Synced;
-            established(sm, env, out);
+            on_established(sm, env, out);
         }
-        (Answer::Established(Err(cause)), N4State::Establishing) => not_established(sm, cause.gsm_cause(), env, out),
+        (Answer::Established(Err(cause)), N4State::Establishing) => {
+            on_establishment_failure(sm, cause.gsm_cause(), env, out)
+        }
         (Answer::Modified(Ok(ends)), N4State::Updating { stale }) => {
             sm.n4 = N4State::Synced;
-            let is_forwarding = forwarding::answered(sm, Some(ends));
+            let is_forwarding = forwarding::on_upf_answer(sm, Some(ends));
             let is_requested = std::mem::take(&mut sm.usage.is_requested);
-            let is_rate = modify::upf_answered(sm);
+            let is_rate = modify::on_upf_answer(sm);
             match sm.stage {
                 Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
-                _ if is_requested => relocate::reported(sm, env, out),
+                _ if is_requested => relocate::on_usage_report(sm, env, out),
                 _ if stale || converts || is_forwarding || is_rate => {}
-                _ => user_plane::settled(sm, out),
+                _ => user_plane::on_downlink_applied(sm, out),
             }
             if stale
                 && !converts
@@ -51,16 +53,16 @@ fn handle(sm: &mut SmContext, (octets, converts): (&[u8], bool), env: &Env<'_>, 
         }
         (Answer::Modified(Err(cause)), N4State::Updating { stale }) => {
             if cause.is_session_lost() {
-                return user_plane::upf_lost(sm, env, out);
+                return user_plane::on_upf_loss(sm, env, out);
             }
             sm.n4 = N4State::Synced;
-            if forwarding::answered(sm, None) {
-                return not_forwarded(sm, stale && !converts, out);
+            if forwarding::on_upf_answer(sm, None) {
+                return on_forwarding_refusal(sm, stale && !converts, out);
             }
             release_session(sm, GsmCause::NetworkFailure, env, out);
         }
-        (Answer::Deleted, N4State::Deleting) => deleted(sm, out),
-        (Answer::Report(report), _) => reported(sm, &report, env, out),
+        (Answer::Deleted, N4State::Deleting) => on_deleted(sm, out),
+        (Answer::Report(report), _) => on_session_report(sm, &report, env, out),
         // Late, or an answer to another request than the outstanding one.
         _ => {}
     }
@@ -69,23 +71,23 @@ fn handle(sm: &mut SmContext, (octets, converts): (&[u8], bool), env: &Env<'_>, 
 /// Handles that the UPF did not answer.
 pub(super) fn on_timeout(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     match convert::outstanding(sm) {
-        N4State::Establishing => not_established(sm, GsmCause::NetworkFailure, env, out),
+        N4State::Establishing => on_establishment_failure(sm, GsmCause::NetworkFailure, env, out),
         N4State::Updating { stale } => {
             let converts = sm.n4 == N4State::Converting;
             sm.n4 = N4State::Synced;
-            if !converts && forwarding::answered(sm, None) {
-                return not_forwarded(sm, stale, out);
+            if !converts && forwarding::on_upf_answer(sm, None) {
+                return on_forwarding_refusal(sm, stale, out);
             }
             release_session(sm, GsmCause::ReactivationRequested, env, out);
         }
-        N4State::Deleting => deleted(sm, out),
+        N4State::Deleting => on_deleted(sm, out),
         N4State::Synced | N4State::Deleted | N4State::Converting => {}
     }
 }
 
 /// Handles that the UPF does not forward packets of the source of a handover: the session continues
 /// without. `stale`: `downlink` has changed since the request.
-fn not_forwarded(sm: &mut SmContext, stale: bool, out: &mut Vec<Output>) {
+fn on_forwarding_refusal(sm: &mut SmContext, stale: bool, out: &mut Vec<Output>) {
     match sm.stage {
         Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
         _ if stale => user_plane::send_downlink(sm, out),
@@ -93,7 +95,7 @@ fn not_forwarded(sm: &mut SmContext, stale: bool, out: &mut Vec<Output>) {
     }
 }
 
-fn established(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+fn on_established(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.stage {
         // Without a tunnel the UPF is unusable.
         _ if sm.uplink.is_none() => release_session(sm, GsmCause::NetworkFailure, env, out),
@@ -107,7 +109,7 @@ fn established(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     }
 }
 
-fn not_established(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Output>) {
+fn on_establishment_failure(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut Vec<Output>) {
     sm.n4 = N4State::Deleted;
     match sm.stage {
         Stage::Requested { .. } => release::reject(sm, cause, out),
@@ -130,19 +132,19 @@ fn release_session(sm: &mut SmContext, cause: GsmCause, env: &Env<'_>, out: &mut
     }
 }
 
-fn deleted(sm: &mut SmContext, out: &mut Vec<Output>) {
+fn on_deleted(sm: &mut SmContext, out: &mut Vec<Output>) {
     sm.n4 = N4State::Deleted;
     release::finish(sm, out);
 }
 
 /// Handles a Session Report Request (TS 29.244 7.5.8).
-fn reported(sm: &mut SmContext, report: &Report, env: &Env<'_>, out: &mut Vec<Output>) {
+fn on_session_report(sm: &mut SmContext, report: &Report, env: &Env<'_>, out: &mut Vec<Output>) {
     out.push(n4::report_response(sm, report.sequence));
     if report.downlink_data {
         user_plane::downlink_data(sm, out);
-        relocate::noticed(sm);
+        relocate::on_downlink_data(sm);
     }
     if report.error_indication.is_some() && report.error_indication == sm.downlink {
-        user_plane::tunnel_lost(sm, env, out);
+        user_plane::on_tunnel_loss(sm, env, out);
     }
 }

@@ -91,7 +91,7 @@ pub(super) fn downlink_data(sm: &mut SmContext, out: &mut Vec<Output>) {
 
 /// Handles that the RAN does not know the tunnel (TS 23.527 5.3.2). The UPF buffers, and the RAN
 /// releases the rest of the session (TS 23.502 4.3.7), unless it is being assigned another tunnel.
-pub(super) fn tunnel_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_tunnel_loss(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     if !matches!(sm.stage, Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established) {
         return;
     }
@@ -104,7 +104,7 @@ pub(super) fn tunnel_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Outpu
 
 /// Handles that the handover was cancelled. A tunnel that the source has lost meanwhile is then not
 /// replaced.
-pub(super) fn handover_cancelled(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_handover_cancel(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     forwarding::end(sm);
     let lost = sm.handover.target.take().is_some() && sm.is_up() && sm.downlink.is_none() && !relocate::is_ending(sm);
     if lost {
@@ -126,7 +126,7 @@ pub(super) fn unreachable(sm: &mut SmContext, out: &mut Vec<Output>) {
 }
 
 /// Handles an answer of the RAN.
-pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_ran_answer(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &Env<'_>, out: &mut Vec<Output>) {
     match (kind, sm.ran) {
         (N2Sm::SetupResponse, RanState::SettingUp) => match messages::ran_tunnel(sm, octets) {
             Some(tunnel) => ran_is_up(sm, tunnel, out),
@@ -161,9 +161,9 @@ pub(super) fn ran_answered(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: &
                 set_up(sm, env, out);
             }
         }
-        (N2Sm::ModifyResponse, _) if relocate::awaits_ran(sm) => relocate::ran_modified(sm, env),
+        (N2Sm::ModifyResponse, _) if relocate::awaits_ran(sm) => relocate::on_ran_answer(sm, env),
         (N2Sm::ModifyResponse, _) => modify::accepted_by_ran(sm),
-        (N2Sm::ModifyUnsuccessful, _) if relocate::awaits_ran(sm) => relocate::ran_refused(sm, env, out),
+        (N2Sm::ModifyUnsuccessful, _) if relocate::awaits_ran(sm) => relocate::on_ran_refusal(sm, env, out),
         // The UE requests the session again.
         (N2Sm::ModifyUnsuccessful, _) if modify::refused_by_ran(sm, env, out) => {
             release::start(sm, release::NO_PTI, GsmCause::ReactivationRequested.as_u8(), env, out);
@@ -181,7 +181,7 @@ pub(super) fn ran_is_up(sm: &mut SmContext, tunnel: Tunnel, out: &mut Vec<Output
         sm.deadline = None;
     }
     if sm.downlink == Some(tunnel) && sm.n4 == N4State::Synced {
-        settled(sm, out);
+        on_downlink_applied(sm, out);
     } else {
         forward_to(sm, Some(tunnel), out);
     }
@@ -212,7 +212,7 @@ fn release_at_ran(sm: &mut SmContext, then_setup: bool, env: &Env<'_>, out: &mut
 }
 
 /// Handles that the RAN has not answered in time.
-pub(super) fn ran_silent(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_ran_timeout(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     sm.deadline = None;
     match (&sm.stage, sm.ran) {
         // It is unknown whether the accept was delivered; a release command is right in both cases.
@@ -262,7 +262,7 @@ pub(super) fn send_downlink(sm: &mut SmContext, out: &mut Vec<Output>) {
 }
 
 /// Handles that the UPF applies `downlink`.
-pub(super) fn settled(sm: &mut SmContext, out: &mut Vec<Output>) {
+pub(super) fn on_downlink_applied(sm: &mut SmContext, out: &mut Vec<Output>) {
     match sm.stage {
         _ if sm.downlink.is_none() => {}
         Stage::Accepted { .. } => {
@@ -279,11 +279,11 @@ pub(super) fn settled(sm: &mut SmContext, out: &mut Vec<Output>) {
 /// Handles that the UPF has lost the session: establishes it there again with the same addresses.
 /// The tunnel then differs, so a RAN node that sends to the old one releases its part and sets it
 /// up again.
-pub(super) fn upf_lost(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
+pub(super) fn on_upf_loss(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     (sm.pfcp.up_seid, sm.uplink, sm.downlink) = (0, None, None);
     sm.handover = SessionHandover::default();
     (sm.usage.is_requested, sm.usage.spent) = (false, false);
-    modify::upf_lost(sm);
+    modify::on_upf_loss(sm);
     match sm.stage {
         Stage::Requested { .. } => {}
         Stage::Accepted { .. } | Stage::Activating { .. } => {

@@ -146,12 +146,12 @@ impl StepContext<'_, '_> {
     /// Encodes a NAS message, protected by the UE's security context if there is one.
     pub fn nas(&mut self, message: Nas5gmmMessage) -> Option<Vec<u8>> {
         let plain = self.plain(message)?;
-        self.protected(plain)
+        self.protect(plain)
     }
 
     /// Returns a plain NAS message of the UE's dialect protected by its security context, or as it
     /// is if there is none of this dialect.
-    pub fn protected(&mut self, plain: Vec<u8>) -> Option<Vec<u8>> {
+    pub fn protect(&mut self, plain: Vec<u8>) -> Option<Vec<u8>> {
         let dialect = self.ue.dialect();
         match self.ue.security.as_mut().filter(|security| security.dialect() == dialect) {
             None => Some(plain),
@@ -199,7 +199,7 @@ impl StepContext<'_, '_> {
 
     /// Sends an EMM message, protected if the UE has a security context.
     pub fn send_emm(&mut self, message: impl Into<NasEmmMessage>) {
-        if let Some(nas) = self.emm(message).and_then(|plain| self.protected(plain)) {
+        if let Some(nas) = self.emm(message).and_then(|plain| self.protect(plain)) {
             self.send_encoded_nas(nas);
         }
     }
@@ -228,7 +228,7 @@ impl StepContext<'_, '_> {
 
     fn send_early_octets(&mut self, plain: Vec<u8>) {
         let is_none = self.ue.connection.is_none_or(|c| c.ran == RanContext::None);
-        if let Some(nas) = if is_none { Some(plain) } else { self.protected(plain) } {
+        if let Some(nas) = if is_none { Some(plain) } else { self.protect(plain) } {
             self.send_encoded_nas(nas);
         }
     }

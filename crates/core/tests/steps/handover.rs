@@ -204,7 +204,7 @@ fn path_switch_without_known_session_is_refused() {
     let mut lab = connected(&[1]);
     let before = lab.context();
     let ran = lab.ran.expect("a connection");
-    let mut handed = lab.gnbs[0].hand_over(ran, ALL).expect("a UE");
+    let mut handed = lab.gnbs[0].handover_context(ran, ALL).expect("a UE");
     handed.tunnels[0].psi = 9;
     let mut out = Outbox::default();
     lab.gnbs[1].path_switch(handed.clone(), |_| true, &mut out).expect("a request");
@@ -227,7 +227,7 @@ fn path_switch_without_known_session_is_refused() {
 fn path_switch_naming_session_twice_is_refused() {
     let mut lab = connected(&[1]);
     let before = lab.context();
-    let mut handed = lab.gnbs[0].hand_over(lab.ran.expect("a connection"), ALL).expect("a UE");
+    let mut handed = lab.gnbs[0].handover_context(lab.ran.expect("a connection"), ALL).expect("a UE");
     let first = handed.tunnels[0];
     handed.tunnels.push(first);
     let mut out = Outbox::default();

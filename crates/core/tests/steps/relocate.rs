@@ -75,7 +75,7 @@ fn path_switch_repeats_unconfirmed_tunnel() {
     let before = uplink(&lab);
     assert_eq!(before.0, lab.config.upfs[0].n4.ip());
     let capability = (0xf0, 0x70);
-    let handed = lab.gnbs[old].hand_over(ran, capability).expect("a UE");
+    let handed = lab.gnbs[old].handover_context(ran, capability).expect("a UE");
     lab.gnbs[old].forget(ran);
     let mut out = vireo_emulator::gnb::Outbox::default();
     lab.at = 1 - old;

@@ -41,7 +41,7 @@ pub(crate) fn load(n3: &[IpAddr], pools: &[Pool], limits: Limits) -> Result<(Sli
     let ranges = index::ranges(pools, LARGEST_ARRAY);
     let constants = KernelConfig::new(&ranges, n3, &[], &[])?;
     let mut loader = EbpfLoader::new();
-    let loader = sized(loader.override_global("config", &constants, true), &ranges, limits);
+    let loader = set_map_sizes(loader.override_global("config", &constants, true), &ranges, limits);
     let mut bpf = loader.load(&OBJECT.0).map_err(|error| refused(&error))?;
     let packets = program(&mut bpf, "slice_of_packet")?;
     let datagrams = program(&mut bpf, "slice_of_datagram")?;
@@ -49,7 +49,7 @@ pub(crate) fn load(n3: &[IpAddr], pools: &[Pool], limits: Limits) -> Result<(Sli
 }
 
 /// Sets the sizes of the maps for the words.
-pub(crate) fn sized<'l, 'c>(
+pub(crate) fn set_map_sizes<'l, 'c>(
     loader: &'l mut EbpfLoader<'c>,
     ranges: &[index::Range],
     limits: Limits,

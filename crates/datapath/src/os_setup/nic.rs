@@ -111,7 +111,7 @@ impl Drop for NicFilters {
             let number = number.to_string();
             let done = Command::new(&self.program).args(["-N", name, "delete", &number]).output();
             if !done.is_ok_and(|output| output.status.success()) {
-                warn!("filter {number} of {name} cannot be taken out: see `ethtool -n {name}`");
+                warn!("filter {number} of {name} cannot be removed: see `ethtool -n {name}`");
             }
         }
     }

@@ -16,15 +16,15 @@ const LINK_DETACH: libc::c_long = 34;
 /// until it executes its program. Closing our descriptor therefore does not determine when the
 /// kernel gets all frames again.
 #[derive(Debug)]
-pub(crate) struct Attached(FdLink);
+pub(crate) struct AttachedProgram(FdLink);
 
-impl From<FdLink> for Attached {
+impl From<FdLink> for AttachedProgram {
     fn from(link: FdLink) -> Self {
-        Attached(link)
+        AttachedProgram(link)
     }
 }
 
-impl Attached {
+impl AttachedProgram {
     /// Returns one more descriptor of the link.
     pub(crate) fn copy(&self) -> io::Result<OwnedFd> {
         let info = self.0.info().map_err(io::Error::other)?;
@@ -34,14 +34,14 @@ impl Attached {
     }
 }
 
-impl Drop for Attached {
+impl Drop for AttachedProgram {
     fn drop(&mut self) {
         // The library does not expose the descriptor of the link.
         let taken = self.copy().and_then(|link| take_off(&link));
         // Detaching needs CAP_SYS_ADMIN, which a UPF may lack: then the link ends with its last
         // copy.
         if let Err(error) = taken {
-            debug!("a program stays attached until nobody has its link any more: {error}");
+            debug!(%error, "BPF program not detached: the last process with its link detaches it");
         }
     }
 }

@@ -84,14 +84,14 @@ impl Bench {
 
     /// Checks that the frame is passed to user space: unchanged, counted as such and in no other
     /// counter.
-    fn is_left(&mut self, program: &str, handed: Findings, frame: &[u8], why: &str) {
+    fn is_left(&mut self, program: &str, handed: Findings, frame: &[u8], reason: &str) {
         let counted = |b: &Bench| {
             let metered = [FIRST, SECOND].map(|n| b.behind.tables.metered(n.into(), 1));
             (metered, b.counted(), b.xdp.counters().flow_packets().decided)
         };
         let before = (counted(self), self.xdp.counters().flow_packets().punted);
-        assert_eq!(self.run_second(program, handed, frame), (PASS, frame.to_vec()), "{why}");
-        assert_eq!((counted(self), self.xdp.counters().flow_packets().punted), (before.0, before.1 + 1), "{why}");
+        assert_eq!(self.run_second(program, handed, frame), (PASS, frame.to_vec()), "{reason}");
+        assert_eq!((counted(self), self.xdp.counters().flow_packets().punted), (before.0, before.1 + 1), "{reason}");
     }
 
     /// Sets rules of a session in the program's tables, without settling them.

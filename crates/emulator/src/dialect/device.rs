@@ -283,7 +283,7 @@ impl Device {
 
     /// Hands the connected UE over to the other technology, with the value of the NAS transparent
     /// container in its command. Returns false if it cannot move; it is then switched off.
-    pub(crate) fn hand_over(&mut self, container: &[u8]) -> bool {
+    pub(crate) fn apply_handover_command(&mut self, container: &[u8]) -> bool {
         let spare = Device::new(self.rat(), self.usim().renewed());
         let moved = match std::mem::replace(self, spare) {
             Device::Nr(ue) => ue.into_eps(container).map(Device::Eps),

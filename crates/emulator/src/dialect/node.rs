@@ -357,10 +357,14 @@ impl Node {
 
     /// Returns the context of a UE for the target of an Xn or X2 handover, and removes its
     /// connection. Until the path switch the core may still address the UE here.
-    pub(crate) fn hand_over(&mut self, id: ConnectionId, capability: (u8, u8)) -> Result<HandoverContext, SendError> {
+    pub(crate) fn take_handover_context(
+        &mut self,
+        id: ConnectionId,
+        capability: (u8, u8),
+    ) -> Result<HandoverContext, SendError> {
         let context = match self {
-            Node::Gnb(gnb) => gnb.hand_over(id, capability),
-            Node::Enb(enb) => enb.hand_over(id, capability),
+            Node::Gnb(gnb) => gnb.handover_context(id, capability),
+            Node::Enb(enb) => enb.handover_context(id, capability),
         }?;
         self.abandon_silently(id);
         self.forget(id);

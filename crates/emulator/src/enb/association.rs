@@ -104,7 +104,7 @@ impl Enb {
     }
 
     /// Handles S1 SETUP RESPONSE (TS 36.413 9.1.8.5).
-    pub(super) fn answered(&mut self, pdu: &S1APPDU<'_>) -> Result<(), Fault> {
+    pub(super) fn on_setup_response(&mut self, pdu: &S1APPDU<'_>) -> Result<(), Fault> {
         extract_s1ap_ies!(pdu, S1SetupResponse,
             req served: ServedGUMMEIs = ServedGUMMEIs(list) => list,
             req capacity: u8 = RelativeMMECapacity(capacity) => capacity.0,

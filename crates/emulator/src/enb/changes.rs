@@ -35,7 +35,7 @@ impl Enb {
     }
 
     /// Handles E-RAB MODIFICATION CONFIRM.
-    pub(super) fn modification_confirmed(&mut self, pdu: &S1APPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
+    pub(super) fn on_modification_confirm(&mut self, pdu: &S1APPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
         extract_s1ap_ies!(pdu, ERABModificationConfirm,
             req mme: u32 = MME_UE_S1AP_ID(id),
             req enb: u32 = eNB_UE_S1AP_ID(id),

@@ -27,7 +27,7 @@ fn algorithms(octet: u8) -> BitString<'static> {
 
 impl Enb {
     /// Returns this eNB's context of a UE for the target of an X2 handover.
-    pub fn hand_over(&self, id: ConnectionId, capability: (u8, u8)) -> Result<HandoverContext, SendError> {
+    pub fn handover_context(&self, id: ConnectionId, capability: (u8, u8)) -> Result<HandoverContext, SendError> {
         let core_id = self.mme_id(id).ok_or(SendError::NoConnection)?.into();
         let owner = self.owner(id).ok_or(SendError::NoConnection)?;
         Ok(HandoverContext { owner, core_id, capability, tunnels: self.tunnels(id).to_vec() })
@@ -74,7 +74,7 @@ impl Enb {
         Ok(id)
     }
 
-    pub(super) fn path_switched(&mut self, pdu: &S1APPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
+    pub(super) fn on_path_switch_acknowledge(&mut self, pdu: &S1APPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
         extract_s1ap_ies!(pdu, PathSwitchRequestAcknowledge,
             req mme: u32 = MME_UE_S1AP_ID(id),
             req enb: u32 = eNB_UE_S1AP_ID(id),
@@ -104,7 +104,7 @@ impl Enb {
         Ok(())
     }
 
-    pub(super) fn path_switch_failed(&mut self, pdu: &S1APPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
+    pub(super) fn on_path_switch_failure(&mut self, pdu: &S1APPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
         let (_, owner) = self.identify_pair(pdu)?;
         inbox.events.push(Event::PathSwitchFailed { owner });
         Ok(())

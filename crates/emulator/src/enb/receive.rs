@@ -49,8 +49,8 @@ impl Enb {
             Kind::Initiating_E_RABSetup => self.bearer_setup(&pdu, inbox, out),
             Kind::Initiating_E_RABModify => self.bearer_modify(&pdu, inbox, out),
             Kind::Initiating_E_RABRelease => self.bearer_release(&pdu, inbox, out),
-            Kind::Successful_PathSwitchRequest => self.path_switched(&pdu, inbox),
-            Kind::Unsuccessful_PathSwitchRequest => self.path_switch_failed(&pdu, inbox),
+            Kind::Successful_PathSwitchRequest => self.on_path_switch_acknowledge(&pdu, inbox),
+            Kind::Unsuccessful_PathSwitchRequest => self.on_path_switch_failure(&pdu, inbox),
             Kind::Initiating_HandoverResourceAllocation => self.handover_request(&pdu, inbox, out),
             Kind::Successful_HandoverPreparation => self.handover_command(&pdu, inbox, out),
             Kind::Unsuccessful_HandoverPreparation
@@ -59,7 +59,7 @@ impl Enb {
             Kind::Initiating_UEContextRelease => self.context_release(&pdu, inbox, out),
             Kind::Successful_S1Setup => {
                 self.expect_set_up(&pdu)?;
-                self.answered(&pdu)?;
+                self.on_setup_response(&pdu)?;
                 inbox.events.push(Event::Ready);
                 Ok(())
             }
@@ -84,11 +84,11 @@ impl Enb {
                 let answer = build_s1ap!(SuccessfulOutcome, MMEConfigurationUpdate, MMEConfigurationUpdateAcknowledge,);
                 Ok(encode(out, self.common(), answer)?)
             }
-            Kind::Successful_E_RABModificationIndication => self.modification_confirmed(&pdu, inbox),
+            Kind::Successful_E_RABModificationIndication => self.on_modification_confirm(&pdu, inbox),
             Kind::Initiating_MMEConfigurationTransfer => self.configuration_transfer(&pdu, inbox, out),
             Kind::Initiating_Paging => paging(&pdu, inbox),
             Kind::Initiating_UEContextModification => self.context_modification(&pdu, inbox, out),
-            Kind::Initiating_LocationReportingControl => self.location_requested(&pdu, inbox, out),
+            Kind::Initiating_LocationReportingControl => self.on_location_request(&pdu, inbox, out),
             Kind::Initiating_ErrorIndication => error_indication(&pdu, inbox),
             Kind::Initiating_OverloadStart | Kind::Initiating_OverloadStop => {
                 inbox.events.push(Event::Overload(pdu.kind() == Kind::Initiating_OverloadStart));
@@ -188,7 +188,7 @@ impl Enb {
     }
 
     /// Handles LOCATION REPORTING CONTROL: reports the cell of the UE (TS 36.413 8.11.1, 8.11.3).
-    fn location_requested(&mut self, pdu: &S1APPDU<'_>, inbox: &mut Inbox, out: &mut Outbox) -> Result<(), Fault> {
+    fn on_location_request(&mut self, pdu: &S1APPDU<'_>, inbox: &mut Inbox, out: &mut Outbox) -> Result<(), Fault> {
         extract_s1ap_ies!(pdu, LocationReportingControl,
             req mme: u32 = MME_UE_S1AP_ID(id),
             req enb: u32 = eNB_UE_S1AP_ID(id),

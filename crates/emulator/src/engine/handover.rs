@@ -38,7 +38,7 @@ impl Worker<'_> {
         }
         let slot = &mut self.slots[owner as usize];
         let commanded = slot.ue.register(options, Registration::Mobility, &mut self.out);
-        self.commanded(owner, commanded, Establishment::Signalling);
+        self.on_command_sent(owner, commanded, Establishment::Signalling);
     }
 
     /// Removes the UE from those that are paged: it gets another identity.
@@ -66,7 +66,7 @@ impl Worker<'_> {
             // here.
             self.links[usize::from(slot.link)].node.abandon_silently(ran);
         }
-        let ue = self.links[usize::from(slot.link)].node.hand_over(ran, capability)?;
+        let ue = self.links[usize::from(slot.link)].node.take_handover_context(ran, capability)?;
         let before = ue.tunnels.clone();
         let target = &mut self.links[next];
         let ran = target.node.path_switch(ue, &mut target.outbox)?;
@@ -196,7 +196,7 @@ impl Worker<'_> {
         let (options, next) = (self.options, self.other_rat_link(owner));
         self.unlist(owner);
         let slot = &mut self.slots[owner as usize];
-        if !slot.ue.hand_over(nas) {
+        if !slot.ue.apply_handover_command(nas) {
             return self.fail(owner, "the NAS container of the handover is not acceptable".into());
         }
         (slot.link, slot.ran) = (next as u16, Some(target));
@@ -207,7 +207,7 @@ impl Worker<'_> {
         self.out.clear();
         slot.ue.check_mapped_key(&prepared.key, prepared.chaining, &mut self.out);
         let commanded = slot.ue.register(options, Registration::Mobility, &mut self.out);
-        self.commanded(owner, commanded, Establishment::Signalling);
+        self.on_command_sent(owner, commanded, Establishment::Signalling);
     }
 
     /// Attaches the UE to the target node when the target has the status of the UE's bearers. A

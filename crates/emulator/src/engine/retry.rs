@@ -90,7 +90,7 @@ impl Worker<'_> {
             Retry::After { retry, reattach }
                 if !arriving && fate == ProcedureState::Ok && waited + retry / 10 >= reattach =>
             {
-                self.procedure_failed(owner, what);
+                self.on_procedure_failure(owner, what);
                 self.on_registration_lost(owner);
             }
             _ => self.repeat(owner),
@@ -138,7 +138,7 @@ impl Worker<'_> {
             }
             (Some(_), ProcedureState::Ok) => {
                 let gone = slot.ue.mm() == MmState::Deregistered;
-                self.procedure_failed(owner, what);
+                self.on_procedure_failure(owner, what);
                 if gone && home != RestState::Off {
                     return self.on_registration_lost(owner);
                 }
@@ -149,7 +149,7 @@ impl Worker<'_> {
         }
     }
 
-    fn procedure_failed(&mut self, owner: u32, what: String) {
+    fn on_procedure_failure(&mut self, owner: u32, what: String) {
         let slot = &self.slots[owner as usize];
         if let Some(activity) = slot.activity {
             self.stats.fail_procedure(activity.procedure(), slot.times.born_us);

@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use vireo_types::Supi;
 
 /// Maximum number of procedures of one group that wait for a free UE. Further ones fail at once.
-const WAITING: usize = 1 << 20;
+const MAX_WAITING_PROCEDURES: usize = 1 << 20;
 /// Maximum number of procedures that begin in one loop iteration, so that answers are not delayed.
 const BURST: u32 = 64;
 /// Time between the readiness of all workers and the first arrival.
@@ -41,7 +41,7 @@ pub(super) struct SteadyRun<'a> {
     /// Of each group; then those of the busy UEs of each group.
     pools: Vec<Pool>,
     busy: Option<BusyPools<'a>>,
-    streams: Vec<Due<'a>>,
+    streams: Vec<NextArrival<'a>>,
     rng: Rng,
     origin_us: u64,
     /// Time from which no procedure is due.
@@ -68,7 +68,7 @@ struct Pool {
 
 /// Next arrival of a stream. Every worker generates all arrivals and executes its share. The
 /// pattern thus does not depend on the number of workers.
-struct Due<'a> {
+struct NextArrival<'a> {
     stream: &'a Stream,
     arrivals: Arrivals,
     number: u64,
@@ -96,7 +96,7 @@ impl<'a> SteadyRun<'a> {
             *end += size;
             Some(*end)
         });
-        let stream = |(index, stream): (usize, &'a Stream)| Due {
+        let stream = |(index, stream): (usize, &'a Stream)| NextArrival {
             stream,
             arrivals: Arrivals::new(&stream.pattern, stream.rate, seed.wrapping_add(index as u64)),
             number: 0,
@@ -206,7 +206,7 @@ impl<'a> SteadyRun<'a> {
                 return Some(Job::Begin { owner, activity, intended_us });
             }
             *unserved += 1;
-            if pool.waiting.len() >= WAITING {
+            if pool.waiting.len() >= MAX_WAITING_PROCEDURES {
                 return Some(Job::Refuse { activity, intended_us });
             }
             pool.waiting.push_back((intended_us, activity));
@@ -233,7 +233,7 @@ impl<'a> SteadyRun<'a> {
     }
 }
 
-impl Due<'_> {
+impl NextArrival<'_> {
     /// Advances to the next arrival of worker `(number, workers)`.
     fn advance(&mut self, origin_us: u64, (number, workers): (u64, u64)) {
         loop {
@@ -437,7 +437,7 @@ impl Worker<'_> {
             (Some(_), ProcedureState::Failed) => {}
             (None, _) => {
                 self.stats.report.succeeded += 1;
-                self.stats.lived(times.intended_us, self.now_us);
+                self.stats.add_lifetime(times.intended_us, self.now_us);
                 self.counters.done.fetch_add(1, Ordering::Relaxed);
             }
         }

@@ -6,12 +6,13 @@ use super::timers::Kind;
 use super::worker::Worker;
 use crate::dialect::{Establishment, ReleaseReason, TargetBehaviour};
 use crate::mix::{Activity, Steady};
-use crate::options::Retry;
+use crate::options::{Options, Retry};
 use crate::rat::Rat;
 use crate::report::{Procedure, Times};
 use crate::scenario::Step;
 use crate::ue::{CommandError, Event, Fault, MmState, PowerSaving, Registration, Service};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use vireo_types::Tmsi;
 
 /// 5GMM cause #22, congestion (TS 24.501 9.11.3.2).
@@ -37,6 +38,13 @@ const RELEASE_US: u64 = 100_000;
 
 /// Delay of the paging trigger packet, so that the user plane knows that the UE is idle.
 const PROVOKE_FIRST_US: u64 = 100_000;
+
+/// Returns true if a UE waits for T3346 with this value. Without retries, the step must end within
+/// the time limit of a procedure.
+fn waits_for(options: &Options, wait_s: u32) -> bool {
+    let is_in_time = Duration::from_secs(u64::from(wait_s)) <= options.timeout;
+    wait_s <= LONGEST_BACK_OFF_S && (is_in_time || options.retry != Retry::Never)
+}
 
 impl Worker<'_> {
     pub(super) fn step(&self, owner: u32) -> Option<Step> {
@@ -188,10 +196,10 @@ impl Worker<'_> {
             | Step::AwaitLocation
             | Step::Repeat { .. } => return,
         };
-        self.commanded(owner, commanded, cause);
+        self.on_command_sent(owner, commanded, cause);
     }
 
-    pub(super) fn commanded(&mut self, owner: u32, commanded: Result<(), CommandError>, cause: Establishment) {
+    pub(super) fn on_command_sent(&mut self, owner: u32, commanded: Result<(), CommandError>, cause: Establishment) {
         match commanded {
             Ok(()) => self.transmit(owner, Some(cause)),
             Err(error) => self.fail(owner, error.to_string()),
@@ -303,7 +311,7 @@ impl Worker<'_> {
             }
             // TS 24.501 5.6.1.5: the UE stays registered and waits.
             Event::ServiceRejected { cause: CONGESTION, retry_after_s: Some(wait_s) }
-                if wait_s <= LONGEST_BACK_OFF_S =>
+                if waits_for(self.options, wait_s) =>
             {
                 self.back_off(owner, wait_s);
             }
@@ -357,12 +365,11 @@ impl Worker<'_> {
     fn on_rejected(&mut self, owner: u32, cause: u8, retry_after_s: Option<u32>) {
         let step = self.step(owner);
         let faulty = matches!(step, Some(Step::Faulty(_))) || step == Some(Step::RejectedRegistration { cause });
+        let is_waiting = retry_after_s.is_some_and(|wait_s| waits_for(self.options, wait_s));
         let slot = &mut self.slots[owner as usize];
         match retry_after_s {
             _ if faulty => slot.flags |= flag::REJECTED,
-            Some(wait_s) if wait_s <= LONGEST_BACK_OFF_S => {
-                self.back_off(owner, wait_s);
-            }
+            Some(wait_s) if is_waiting => self.back_off(owner, wait_s),
             _ => {
                 let mm = slot.ue.mm_name();
                 self.fail(owner, format!("registration rejected: {mm} cause #{cause}"));
@@ -686,7 +693,7 @@ impl Worker<'_> {
         // In a steady load the UE was counted when it first reached its rest state.
         if slot.activity.is_none() {
             let born = slot.times.born_us;
-            self.stats.lived(born, self.now_us);
+            self.stats.add_lifetime(born, self.now_us);
             self.counters.done.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -22,7 +22,7 @@ pub(super) enum Kind {
 
 /// An expired deadline: UE, purpose and the UE's sequence number when the deadline was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Due {
+pub(super) struct ExpiredTimer {
     at_us: u64,
     pub(super) owner: u32,
     pub(super) sequence: u32,
@@ -33,13 +33,13 @@ pub(super) struct Due {
 /// obsolete one expires. Guards have equal length and form a queue; the others form a heap.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    guards: VecDeque<Due>,
-    heap: BinaryHeap<Reverse<Due>>,
+    guards: VecDeque<ExpiredTimer>,
+    heap: BinaryHeap<Reverse<ExpiredTimer>>,
 }
 
 impl Timers {
     pub(super) fn set(&mut self, at_us: u64, owner: u32, sequence: u32, kind: Kind) {
-        let due = Due { at_us, owner, sequence, kind };
+        let due = ExpiredTimer { at_us, owner, sequence, kind };
         match kind {
             Kind::Guard if self.guards.back().is_none_or(|last| last.at_us <= at_us) => self.guards.push_back(due),
             _ => self.heap.push(Reverse(due)),
@@ -47,7 +47,7 @@ impl Timers {
     }
 
     /// Removes and returns a deadline that is not later than `now_us`.
-    pub(super) fn pop(&mut self, now_us: u64) -> Option<Due> {
+    pub(super) fn pop(&mut self, now_us: u64) -> Option<ExpiredTimer> {
         let other = self.heap.peek().map(|Reverse(due)| due.at_us);
         let guard = self.guards.front().map(|due| due.at_us);
         match (guard, other) {

@@ -87,7 +87,7 @@ impl Worker<'_> {
             self.n3.counts.up_packets += 1;
             self.n3.counts.up_octets += packet.len() as u64;
         }
-        self.commanded(owner, sent, Establishment::Data);
+        self.on_command_sent(owner, sent, Establishment::Data);
     }
 
     /// Returns the data that a UE sends when its user plane becomes available in a steady load.

@@ -601,7 +601,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn on_due(&mut self, due: super::timers::Due) {
+    fn on_due(&mut self, due: super::timers::ExpiredTimer) {
         let Some(slot) = self.slots.get(due.owner as usize) else { return };
         match due.kind {
             Kind::Ping => return self.on_ping_due(due.owner, due.sequence),

@@ -131,7 +131,7 @@ impl Gnb {
     }
 
     /// Handles NG SETUP RESPONSE or FAILURE.
-    pub(super) fn answered(&mut self, taken: bool) {
+    pub(super) fn on_setup_answer(&mut self, taken: bool) {
         let by = self.current;
         let state = if taken { NgState::Up } else { NgState::Down };
         self.association(by).state = state;
@@ -139,7 +139,7 @@ impl Gnb {
     }
 
     /// Handles RAN CONFIGURATION UPDATE ACKNOWLEDGE or FAILURE.
-    pub(super) fn updated(&mut self, taken: bool, inbox: &mut Inbox) {
+    pub(super) fn on_update_answer(&mut self, taken: bool, inbox: &mut Inbox) {
         let by = self.current;
         if self.association(by).state == NgState::SettingUp && self.state == NgState::Up {
             self.association(by).state = if taken { NgState::Up } else { NgState::Down };

@@ -42,7 +42,7 @@ impl Gnb {
 
     /// Handles PDU SESSION RESOURCE MODIFY CONFIRM. A confirmed session has the UPF end that the
     /// gNB knows.
-    pub(super) fn modification_confirmed(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
+    pub(super) fn on_modification_confirm(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
         extract_ngap_ies!(pdu, PDUSessionResourceModifyConfirm,
             req amf: u64 = AMF_UE_NGAP_ID(id),
             req ran: u32 = RAN_UE_NGAP_ID(id),
@@ -101,7 +101,7 @@ impl Gnb {
     }
 
     /// Handles LOCATION REPORTING CONTROL: reports the cell of the UE (TS 38.413 8.12.1, 8.12.3).
-    pub(super) fn location_requested(
+    pub(super) fn on_location_request(
         &mut self,
         pdu: &NGAPPDU<'_>,
         inbox: &mut Inbox,

@@ -19,7 +19,7 @@ fn tunnel_information(n3: std::net::IpAddr, teid: vireo_types::Teid) -> UPTransp
 
 impl Gnb {
     /// Returns this gNB's context of a UE for the target of an Xn handover.
-    pub fn hand_over(&self, ran: RanUeNgapId, capability: (u8, u8)) -> Result<HandoverContext, SendError> {
+    pub fn handover_context(&self, ran: RanUeNgapId, capability: (u8, u8)) -> Result<HandoverContext, SendError> {
         let core_id = self.amf_id(ran).ok_or(SendError::NoConnection)?;
         let owner = self.owner(ran).ok_or(SendError::NoConnection)?;
         Ok(HandoverContext { owner, core_id, capability, tunnels: self.tunnels(ran).to_vec() })
@@ -89,7 +89,7 @@ impl Gnb {
         Ok(ran)
     }
 
-    pub(super) fn path_switched(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
+    pub(super) fn on_path_switch_acknowledge(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
         extract_ngap_ies!(pdu, PathSwitchRequestAcknowledge,
             req amf: u64 = AMF_UE_NGAP_ID(id),
             req ran: u32 = RAN_UE_NGAP_ID(id),
@@ -120,7 +120,7 @@ impl Gnb {
         Ok(())
     }
 
-    pub(super) fn path_switch_failed(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
+    pub(super) fn on_path_switch_failure(&mut self, pdu: &NGAPPDU<'_>, inbox: &mut Inbox) -> Result<(), Fault> {
         extract_ngap_ies!(pdu, PathSwitchRequestFailure,
             req amf: u64 = AMF_UE_NGAP_ID(id),
             req ran: u32 = RAN_UE_NGAP_ID(id),

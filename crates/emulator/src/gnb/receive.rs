@@ -49,12 +49,12 @@ impl Gnb {
             Kind::Initiating_PDUSessionResourceSetup => self.resource_setup(&pdu, inbox, out),
             Kind::Initiating_PDUSessionResourceRelease => self.resource_release(&pdu, inbox, out),
             Kind::Initiating_PDUSessionResourceModify => self.resource_modify(&pdu, inbox, out),
-            Kind::Successful_PDUSessionResourceModifyIndication => self.modification_confirmed(&pdu, inbox),
+            Kind::Successful_PDUSessionResourceModifyIndication => self.on_modification_confirm(&pdu, inbox),
             Kind::Initiating_DownlinkRANConfigurationTransfer => self.configuration_transfer(&pdu, inbox, out),
             Kind::Initiating_UEContextModification => self.context_modification(&pdu, inbox, out),
-            Kind::Initiating_LocationReportingControl => self.location_requested(&pdu, inbox, out),
-            Kind::Successful_PathSwitchRequest => self.path_switched(&pdu, inbox),
-            Kind::Unsuccessful_PathSwitchRequest => self.path_switch_failed(&pdu, inbox),
+            Kind::Initiating_LocationReportingControl => self.on_location_request(&pdu, inbox, out),
+            Kind::Successful_PathSwitchRequest => self.on_path_switch_acknowledge(&pdu, inbox),
+            Kind::Unsuccessful_PathSwitchRequest => self.on_path_switch_failure(&pdu, inbox),
             Kind::Initiating_HandoverResourceAllocation => self.handover_request(&pdu, inbox, out),
             Kind::Successful_HandoverPreparation => self.handover_command(&pdu, inbox, out),
             Kind::Unsuccessful_HandoverPreparation
@@ -63,13 +63,13 @@ impl Gnb {
             Kind::Initiating_UEContextRelease => self.context_release(&pdu, inbox, out),
             Kind::Successful_NGSetup => {
                 self.expect_set_up(&pdu)?;
-                self.answered(true);
+                self.on_setup_answer(true);
                 inbox.events.push(Event::Ready);
                 Ok(())
             }
             Kind::Unsuccessful_NGSetup => {
                 self.expect_set_up(&pdu)?;
-                self.answered(false);
+                self.on_setup_answer(false);
                 extract_ngap_ies!(pdu, NGSetupFailure, req cause: Cause = Cause(cause) => cause,);
                 inbox.events.push(Event::SetupFailed(cause));
                 Ok(())
@@ -80,7 +80,7 @@ impl Gnb {
                 Ok(())
             }
             Kind::Successful_RANConfigurationUpdate | Kind::Unsuccessful_RANConfigurationUpdate => {
-                self.updated(pdu.kind() == Kind::Successful_RANConfigurationUpdate, inbox);
+                self.on_update_answer(pdu.kind() == Kind::Successful_RANConfigurationUpdate, inbox);
                 Ok(())
             }
             Kind::Initiating_AMFConfigurationUpdate => self.amf_update(&pdu, inbox, out),

@@ -35,7 +35,7 @@ enum Kind {
         next_surge: f64,
         /// Fractional arrivals still due from the surges so far.
         rest: f64,
-        under_way: Vec<Surge>,
+        in_progress: Vec<Surge>,
     },
 }
 
@@ -64,7 +64,7 @@ impl Arrivals {
                 steady: 0,
                 next_surge: if surges.share > 0.0 { rng.exponential(surges.every_s) } else { f64::INFINITY },
                 rest: 0.0,
-                under_way: Vec::new(),
+                in_progress: Vec::new(),
             },
         };
         Arrivals { rng, rate, kind }
@@ -100,28 +100,28 @@ impl Arrivals {
                 *state = if other < *state { other } else { other + 1 };
                 *ends_s = *now + rng.exponential(mmpp.states[*state].mean_s);
             },
-            Kind::Surges { surges, steady, next_surge, rest, under_way } => {
+            Kind::Surges { surges, steady, next_surge, rest, in_progress } => {
                 let steady_rate = rate * (1.0 - surges.share);
                 let constant = if steady_rate > 0.0 { *steady as f64 / steady_rate } else { f64::INFINITY };
                 loop {
-                    let first = under_way.iter().enumerate().min_by(|a, b| a.1.next.total_cmp(&b.1.next));
+                    let first = in_progress.iter().enumerate().min_by(|a, b| a.1.next.total_cmp(&b.1.next));
                     let first = first.map(|(index, surge)| (index, surge.next));
                     let soonest = first.map_or(constant, |(_, next)| next.min(constant));
                     if *next_surge < soonest {
                         let begins = *next_surge;
                         *next_surge = begins + rng.exponential(surges.every_s);
-                        under_way.extend(surges.begin(begins, rate, rng, rest));
+                        in_progress.extend(surges.begin(begins, rate, rng, rest));
                         continue;
                     }
                     let Some((index, _)) = first.filter(|(_, next)| *next < constant) else {
                         *steady += 1;
                         return constant;
                     };
-                    let surge = &mut under_way[index];
+                    let surge = &mut in_progress[index];
                     surge.next += surge.gap;
                     surge.remaining -= 1;
                     if surge.remaining == 0 {
-                        under_way.swap_remove(index);
+                        in_progress.swap_remove(index);
                     }
                     return soonest;
                 }

@@ -232,7 +232,7 @@ impl<'a> Campaign<'a> {
         // A mutated message may leave the UE in a state that does not encode.
         let inbox: Inbox = self.own.nodes.peers[peer].node.receive(pdu, outbox).unwrap_or_default();
         for event in &inbox.events {
-            self.happened(peer, event, &inbox.nas)?;
+            self.on_event(peer, event, &inbox.nas)?;
         }
         self.flush(peer)
     }
@@ -243,7 +243,7 @@ impl<'a> Campaign<'a> {
         self.own.nodes.flush_to(peer, |pdu| library.keep(pdu))
     }
 
-    fn happened(&mut self, peer: usize, event: &ran::Event<Cause>, nas: &[u8]) -> Result<(), Error> {
+    fn on_event(&mut self, peer: usize, event: &ran::Event<Cause>, nas: &[u8]) -> Result<(), Error> {
         if let ran::Event::ErrorIndication(report) = event {
             self.is_unknown(peer, report);
             return Ok(());

@@ -42,7 +42,7 @@ static SERVED: Scenario = Scenario {
 };
 
 /// Number of remembered identifiers.
-const REMEMBERED: usize = 64;
+const MAX_IDENTIFIERS: usize = 64;
 /// Number of the good UEs' endpoint; the attacking nodes have 0.
 const ENDPOINT: u32 = 1;
 /// Identifier of the good node; it differs from those of the attacking ones in many bits.
@@ -62,7 +62,7 @@ fn remember<T: PartialEq>(list: &Mutex<VecDeque<T>>, new: T) {
     if !list.contains(&new) {
         list.push_back(new);
     }
-    if list.len() > REMEMBERED {
+    if list.len() > MAX_IDENTIFIERS {
         list.pop_front();
     }
 }

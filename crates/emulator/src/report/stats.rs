@@ -106,7 +106,7 @@ impl Stats {
         self.violation(what);
     }
 
-    pub(crate) fn lived(&mut self, start_us: u64, end_us: u64) {
+    pub(crate) fn add_lifetime(&mut self, start_us: u64, end_us: u64) {
         let (first, last) = self.span.unwrap_or((start_us, end_us));
         self.span = Some((first.min(start_us), last.max(end_us)));
     }
@@ -174,7 +174,7 @@ impl Stats {
         u.echoes_lost += v.echoes_lost;
         u.longest_gap_us = u.longest_gap_us.max(v.longest_gap_us);
         if let Some((start, end)) = other.span {
-            self.lived(start, end);
+            self.add_lifetime(start, end);
         }
     }
 

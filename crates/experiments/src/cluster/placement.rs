@@ -14,7 +14,7 @@ use std::path::Path;
 use vireo_bench::results::{Bound, Figure, Measured, OfferedLoad, Table};
 use vireo_config::Failure;
 use vireo_core::placement::balancer::TracedChoice;
-use vireo_lab::core::{Core, Served};
+use vireo_lab::core::{Core, ServedProcedures};
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "placement-real",
@@ -220,7 +220,7 @@ pub(super) struct Readings {
     /// Unix time in microseconds, and CPU time of each host in seconds.
     cpu: Vec<(u64, Vec<f64>)>,
     /// Procedures served since the start of the core, at the beginning of the load and now.
-    served: Option<(Served, Served)>,
+    served: Option<(ServedProcedures, ServedProcedures)>,
 }
 
 impl Readings {
@@ -234,7 +234,7 @@ impl Readings {
 
     /// Reads what was served during the load, after its end.
     pub(super) fn read_served(&mut self, core: &Core) -> Result<(), Failure> {
-        let served: Served = core.procedures_served()?.into_iter().flatten().sum();
+        let served: ServedProcedures = core.procedures_served()?.into_iter().flatten().sum();
         let first = self.served.map_or(served, |(first, _)| first);
         self.served = Some((first, served));
         Ok(())
@@ -575,7 +575,7 @@ mod tests {
 
     #[test]
     fn readings_cover_measured_part() {
-        let served = |by_owner, by_replica| Served { by_owner, by_replica };
+        let served = |by_owner, by_replica| ServedProcedures { by_owner, by_replica };
         let readings = Readings {
             cpu: vec![(1_000_000, vec![9.0]), (2_000_000, vec![10.0]), (4_000_000, vec![10.5])],
             served: Some((served(10, 90), served(40, 100))),

@@ -1,6 +1,6 @@
 //! Signalling events and the control side of a slice, which carries them out.
 
-use super::{Done, Signalling, VISITORS};
+use super::{Signalling, VISITORS, WorkResult};
 use std::collections::VecDeque;
 use vireo_bench::upf::compute::{self, User};
 use vireo_config::Failure;
@@ -98,9 +98,9 @@ fn carry_out(
 }
 
 impl Signalling for Control {
-    fn work(&mut self, due: u64) -> Result<Done, Failure> {
+    fn work(&mut self, due: u64) -> Result<WorkResult, Failure> {
         if due == 0 {
-            return Ok(Done::default());
+            return Ok(WorkResult::default());
         }
         let count = due.min(self.together);
         let Control { tables, users, visitors, script, markers, .. } = self;
@@ -113,7 +113,7 @@ impl Signalling for Control {
             },
             |released| *markers += released.datagrams.len() as u64,
         )?;
-        Ok(Done { ended: count, busy: true })
+        Ok(WorkResult { ended: count, busy: true })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The PEPC talk claims "up to 5X improvement over coarse grained locks".
 
-use super::{Load, PAPER, Sides, Slice, processors, side_by_side, users};
+use super::{BothSides, Load, PAPER, Slice, processors, side_by_side, users};
 use crate::context::{Findings, each};
 use crate::experiment::{Experiment, Plane, Run};
 use crate::plot::{Axis, BarSeries, Bars};
@@ -62,8 +62,8 @@ const KEPT: f64 = 0.98;
 /// One run of one mode: every load, and afterwards the first, without events, again.
 #[derive(Clone, Copy, Debug)]
 struct Sweep {
-    loads: [Sides; LOADS.len()],
-    last: Sides,
+    loads: [BothSides; LOADS.len()],
+    last: BothSides,
 }
 
 impl Sweep {
@@ -120,7 +120,7 @@ fn findings(runs: &[[Sweep; MODES.len()]], users: u32, (data, control): (usize, 
         }
         for (n, run) in runs.iter().enumerate() {
             let rows = run[place].loads.iter().zip(LOADS).map(|(sides, (name, _))| (name, sides));
-            for (name, Sides { data, control }) in rows.chain([("none, again", &run[place].last)]) {
+            for (name, BothSides { data, control }) in rows.chain([("none, again", &run[place].last)]) {
                 table.row([
                     (n + 1).to_string(),
                     mode.name.to_owned(),
@@ -198,13 +198,13 @@ fn findings(runs: &[[Sweep; MODES.len()]], users: u32, (data, control): (usize, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pepc::Worked;
+    use crate::pepc::SideWork;
 
     #[test]
     fn locking_rate_uses_quiet_and_coarse_runs() {
         let second = Duration::from_secs(1);
-        let worked = |count| Worked { count, spent: second / 2, passed: second };
-        let sides = |packets| Sides { data: worked(packets), control: worked(77) };
+        let worked = |count| SideWork { count, spent: second / 2, passed: second };
+        let sides = |packets| BothSides { data: worked(packets), control: worked(77) };
         let sweep = |before, during, after| Sweep {
             loads: [before, during, during, during, during].map(sides),
             last: sides(after),

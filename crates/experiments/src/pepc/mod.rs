@@ -59,7 +59,7 @@ pub(super) enum Load {
 /// A side that carries out signalling events.
 pub(super) trait Signalling {
     /// Continues events in progress and starts new ones, up to `due` in progress in all.
-    fn work(&mut self, due: u64) -> Result<Done, Failure>;
+    fn work(&mut self, due: u64) -> Result<WorkResult, Failure>;
 }
 
 /// A side that decides on packets. Its [`Signalling`] is the signalling that runs on the same
@@ -71,7 +71,7 @@ pub(super) trait Packets: Signalling {
 
 /// Result of one call to [`Signalling::work`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Done {
+pub(super) struct WorkResult {
     /// Number of completed events.
     pub(super) ended: u64,
     /// True if there was any work.
@@ -82,14 +82,14 @@ pub(super) struct Done {
 pub(super) struct NoSignalling;
 
 impl Signalling for NoSignalling {
-    fn work(&mut self, _: u64) -> Result<Done, Failure> {
-        Ok(Done::default())
+    fn work(&mut self, _: u64) -> Result<WorkResult, Failure> {
+        Ok(WorkResult::default())
     }
 }
 
 impl Signalling for Compute {
-    fn work(&mut self, _: u64) -> Result<Done, Failure> {
-        Ok(Done::default())
+    fn work(&mut self, _: u64) -> Result<WorkResult, Failure> {
+        Ok(WorkResult::default())
     }
 }
 
@@ -115,7 +115,7 @@ impl Slice {
 }
 
 impl Signalling for Slice {
-    fn work(&mut self, due: u64) -> Result<Done, Failure> {
+    fn work(&mut self, due: u64) -> Result<WorkResult, Failure> {
         self.control.work(due)
     }
 }
@@ -129,7 +129,7 @@ impl Packets for Slice {
 
 /// Work of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Worked {
+pub(super) struct SideWork {
     /// Number of packets or events.
     pub(super) count: u64,
     /// Time of the work, including waiting for locks.
@@ -138,7 +138,7 @@ pub(super) struct Worked {
     pub(super) passed: Duration,
 }
 
-impl Worked {
+impl SideWork {
     /// Returns the count per second of working time.
     pub(super) fn rate(&self) -> f64 {
         self.count as f64 / self.spent.as_secs_f64()
@@ -157,12 +157,12 @@ impl Worked {
 
 /// Work of both sides in the same time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sides {
-    pub(super) data: Worked,
-    pub(super) control: Worked,
+pub(super) struct BothSides {
+    pub(super) data: SideWork,
+    pub(super) control: SideWork,
 }
 
-impl Sides {
+impl BothSides {
     /// Returns the packet rate of a core that receives packets and events in the measured ratio.
     /// The busier of the two processors limits it.
     pub(super) fn together(&self) -> f64 {
@@ -185,7 +185,7 @@ pub(super) fn side_by_side(
     load: Load,
     span: Duration,
     places: (usize, usize),
-) -> Result<Sides, Failure> {
+) -> Result<BothSides, Failure> {
     let between = SharedCounters { load, alone: places.0 == places.1, ..SharedCounters::default() };
     std::thread::scope(|scope| {
         let beside = scope.spawn(|| on_processors(&[places.1], || between.signal(control)));
@@ -271,8 +271,8 @@ impl SharedCounters {
     }
 
     /// Runs the data side for about `span`.
-    fn forward(&self, data: &mut impl Packets, span: Duration) -> Result<Sides, Failure> {
-        let (began, mut worked) = (Instant::now(), Worked::default());
+    fn forward(&self, data: &mut impl Packets, span: Duration) -> Result<BothSides, Failure> {
+        let (began, mut worked) = (Instant::now(), SideWork::default());
         let (ended, spent) = (self.ended.load(Relaxed), self.spent.load(Relaxed));
         while began.elapsed() < span {
             for _ in 0..32 {
@@ -295,7 +295,7 @@ impl SharedCounters {
         }
         worked.passed = began.elapsed();
         let spent = Duration::from_nanos(self.spent.load(Relaxed) - spent);
-        let control = Worked { count: self.ended.load(Relaxed) - ended, spent, passed: worked.passed };
-        Ok(Sides { data: worked, control })
+        let control = SideWork { count: self.ended.load(Relaxed) - ended, spent, passed: worked.passed };
+        Ok(BothSides { data: worked, control })
     }
 }

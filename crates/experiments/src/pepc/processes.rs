@@ -72,7 +72,7 @@ pub(super) fn measure(
         }
         let (stop, began) = (AtomicBool::new(false), Instant::now());
         let (seen_rate, moved) = std::thread::scope(|scope| {
-            let beside = scope.spawn(|| on_processors(&[control], || upf.hand_over(GNB, rate, &stop)));
+            let beside = scope.spawn(|| on_processors(&[control], || upf.update_tunnels(GNB, rate, &stop)));
             let seen_rate = watch(&load, span);
             stop.store(true, Relaxed);
             (seen_rate, beside.join())

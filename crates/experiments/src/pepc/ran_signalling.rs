@@ -113,7 +113,7 @@ impl S1Network {
         let deadline = Instant::now() + START_WITHIN;
         while !self.status().is_some_and(|status| is_so(&status)) {
             plane.interrupt.check()?;
-            if let Some(status) = self.core.ended()? {
+            if let Some(status) = self.core.exit_status()? {
                 let words = self.core.last_words(LAST_WORDS);
                 return Err(Failure(format!("the core ended ({status}); it says:\n{words}")));
             }
@@ -217,7 +217,7 @@ fn measure(
 /// Waits for the end of the emulator and returns its result.
 fn result(plane: &Plane, emulator: &mut Process) -> Result<EmulatorResult, Failure> {
     let deadline = Instant::now() + START_WITHIN;
-    while emulator.ended()?.is_none() {
+    while emulator.exit_status()?.is_none() {
         plane.interrupt.check()?;
         if Instant::now() > deadline {
             return Err(Failure(format!("the emulator is not done after {START_WITHIN:?}")));

@@ -9,7 +9,7 @@
 use super::processes::{self, SignallingResult};
 use super::ran_signalling;
 use super::split::{Carrier, Split};
-use super::{Load, PAPER, Packets, Sides, Signalling, Slice, median, processors, side_by_side, users};
+use super::{BothSides, Load, PAPER, Packets, Signalling, Slice, median, processors, side_by_side, users};
 use crate::context::{Findings, each};
 use crate::experiment::{Experiment, Plane, Run};
 use crate::plot::{Axis, Chart, MarkPosition};
@@ -111,14 +111,14 @@ const TURNS: usize = 4;
 #[derive(Clone, Debug)]
 struct Sweep {
     /// Results without events, by turn.
-    none: Vec<Sides>,
+    none: Vec<BothSides>,
     /// Results by rate and turn.
-    rates: [Vec<Sides>; RATES.len()],
-    ratios: Vec<Sides>,
+    rates: [Vec<BothSides>; RATES.len()],
+    ratios: Vec<BothSides>,
 }
 
 impl Sweep {
-    fn measure(mut measure: impl FnMut(Load) -> Result<Sides, Failure>) -> Result<Self, Failure> {
+    fn measure(mut measure: impl FnMut(Load) -> Result<BothSides, Failure>) -> Result<Self, Failure> {
         let (mut none, mut rates) = (vec![], [vec![], vec![]]);
         for turn in 0..TURNS {
             let alone = measure(Load::Rate(0.0))?;
@@ -137,7 +137,7 @@ impl Sweep {
 
     /// Returns the packets per second without events.
     fn rate_alone(&self) -> f64 {
-        median(self.none.iter().map(Sides::together))
+        median(self.none.iter().map(BothSides::together))
     }
 
     /// Returns the fraction of the rate without events. Each turn is compared with the turns before
@@ -226,7 +226,7 @@ fn findings(
                 _ => figure,
             });
         }
-        let control = |sides: &Sides| sides.control.nanoseconds();
+        let control = |sides: &BothSides| sides.control.nanoseconds();
         // On one processor the control side's time cannot be measured separately.
         if runs.iter().all(|run| control(&run[place].ratios[HUNDRED]) > 0.0) {
             let times = of(&|s| control(&s.ratios[HUNDRED]))?;
@@ -321,7 +321,7 @@ fn table(runs: &[Sweeps]) -> Table {
             let rates = rates.flat_map(|((name, _), turns)| turns.iter().map(|sides| ((*name).to_owned(), sides)));
             let ratios = RATIOS.iter().map(|packets| format!("1:{packets}")).zip(&sweep.ratios);
             for (load, sides) in none.chain(rates).chain(ratios) {
-                let Sides { data, control } = sides;
+                let BothSides { data, control } = sides;
                 table.row([
                     (n + 1).to_string(),
                     subject.name.to_owned(),
@@ -369,12 +369,12 @@ fn notes(alone: bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pepc::Worked;
+    use crate::pepc::SideWork;
 
     #[test]
     fn rate_of_busier_side_uses_split_core() {
-        let worked = |count, ms| Worked { count, spent: Duration::from_millis(ms), passed: Duration::from_secs(1) };
-        let sides = |packets, data, control| Sides { data: worked(packets, data), control: worked(100, control) };
+        let worked = |count, ms| SideWork { count, spent: Duration::from_millis(ms), passed: Duration::from_secs(1) };
+        let sides = |packets, data, control| BothSides { data: worked(packets, data), control: worked(100, control) };
         assert_eq!((sides(1000, 500, 250).together(), sides(1000, 250, 500).together()), (2000.0, 2000.0));
         let sweep = |rate, loaded| Sweep {
             none: [rate - 10, rate + 10, rate - 10, rate + 10].map(|packets| sides(packets, 1000, 0)).to_vec(),

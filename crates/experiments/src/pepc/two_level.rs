@@ -4,7 +4,7 @@
 //! many attached ones are measured with the active users' entries stored together and without.
 
 use super::idle::{self, Idle};
-use super::{PAPER, Worked, processors};
+use super::{PAPER, SideWork, processors};
 use crate::context::{Findings, each};
 use crate::experiment::{Experiment, Plane, Run};
 use crate::plot::{Axis, BarSeries, Bars};
@@ -57,9 +57,9 @@ fn size(quick: bool) -> Size {
 /// and a table of the active users alone, which is the best case.
 #[derive(Clone, Copy, Debug)]
 struct Point {
-    one: [Worked; 2],
-    two: Worked,
-    alone: Worked,
+    one: [SideWork; 2],
+    two: SideWork,
+    alone: SideWork,
     hot: usize,
 }
 
@@ -143,7 +143,7 @@ fn warm(compute: &mut Compute, between: usize) -> Result<(), Failure> {
 
 /// Decides on packets for about `span` on one processor, while another processor promotes and
 /// demotes users as in the product.
-fn beside_turns(compute: &mut Compute, span: Duration, (data, control): (usize, usize)) -> Result<Worked, Failure> {
+fn beside_turns(compute: &mut Compute, span: Duration, (data, control): (usize, usize)) -> Result<SideWork, Failure> {
     let (tables, stop): (SharedTables, _) = (compute.tables().clone(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let beside = scope.spawn(|| {
@@ -165,8 +165,8 @@ fn beside_turns(compute: &mut Compute, span: Duration, (data, control): (usize, 
 }
 
 /// Decides on batches of both directions alternately.
-fn forward(compute: &mut Compute, span: Duration) -> Result<Worked, Failure> {
-    let (began, mut worked) = (Instant::now(), Worked::default());
+fn forward(compute: &mut Compute, span: Duration) -> Result<SideWork, Failure> {
+    let (began, mut worked) = (Instant::now(), SideWork::default());
     while began.elapsed() < span {
         for direction in [Direction::Uplink, Direction::Downlink].repeat(32) {
             worked.spent += compute.batch(direction)?;
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn two_levels_use_single_level_runs_around() {
         let second = Duration::from_secs(1);
-        let worked = |count| Worked { count, spent: second, passed: second };
+        let worked = |count| SideWork { count, spent: second, passed: second };
         let point = Point { one: [worked(90), worked(110)], two: worked(120), alone: worked(130), hot: 7 };
         let idle = Idle { octets: 200.0, rate: 1.0, lost: 0 };
         let found = findings(&[[[point; 4]; 2]], &size(false), idle).unwrap();

@@ -95,7 +95,7 @@ pub(super) fn sheet(
         root.present()?;
         Ok(())
     })();
-    drawn.map_err(|why| PlotError::Drawing { title: title.to_owned(), why: why.to_string() })?;
+    drawn.map_err(|reason| PlotError::Drawing { title: title.to_owned(), reason: reason.to_string() })?;
     Ok(text)
 }
 

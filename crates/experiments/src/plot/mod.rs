@@ -18,8 +18,8 @@ pub enum PlotError {
     /// The plot has no content.
     #[error("the plot {0:?} has no values")]
     Empty(String),
-    #[error("drawing {title:?}: {why}")]
-    Drawing { title: String, why: String },
+    #[error("drawing {title:?}: {reason}")]
+    Drawing { title: String, reason: String },
 }
 
 /// Returns the points of a cumulative distribution: for ascending values, the share of values that

@@ -44,7 +44,7 @@ fn text(results: &Path) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::source::{Answer, Claim, Expected};
+    use super::source::{Answer, Claim, Prediction};
     use super::*;
 
     fn root() -> PathBuf {
@@ -73,7 +73,7 @@ mod tests {
         for Answer { record, figure, expected, .. } in answers() {
             let found = records.figure(record, figure);
             let found = found.unwrap_or_else(|| panic!("{record} has no figure {figure:?}"));
-            let needs = matches!(expected, Expected::Baseline(_) | Expected::OverBaseline(_));
+            let needs = matches!(expected, Prediction::Baseline(_) | Prediction::OverBaseline(_));
             assert!(!needs || found.baseline.is_some(), "{record}: {figure:?} has no baseline");
         }
     }

@@ -1,7 +1,7 @@
 //! Markdown of the page.
 
-use super::record::{EPS, Record, Records, Shown};
-use super::source::{Answer, Claim, Expected, Source};
+use super::record::{EPS, Record, Records, ShownFigure};
+use super::source::{Answer, Claim, Prediction, Source};
 use std::fmt::Write;
 use vireo_bench::results::{Bound, Measured};
 
@@ -57,8 +57,8 @@ fn median(measured: &Measured) -> Measured {
 }
 
 /// Compares a figure with what the claim predicts.
-fn agreement(expected: Expected, shown: Option<Shown<'_>>) -> Agreement {
-    let Some(Shown { ours, baseline, .. }) = shown else { return Agreement::NotRecorded };
+fn agreement(expected: Prediction, shown: Option<ShownFigure<'_>>) -> Agreement {
+    let Some(ShownFigure { ours, baseline, .. }) = shown else { return Agreement::NotRecorded };
     let baseline = baseline.map(|baseline| &baseline.value);
     let within = |measured: &Measured, holds: &dyn Fn(&Measured) -> bool| match () {
         () if holds(measured) => Agreement::Holds,
@@ -70,11 +70,11 @@ fn agreement(expected: Expected, shown: Option<Shown<'_>>) -> Agreement {
         bound => within(measured, &|measured| bound.holds(measured)),
     };
     match expected {
-        Expected::Nothing => Agreement::NotCompared,
-        Expected::Ours(bound) => by(bound, ours),
-        Expected::Baseline(bound) => baseline.map_or(Agreement::NotRecorded, |measured| by(bound, measured)),
-        Expected::Between(least, most) => within(ours, &|m| m.min >= least && m.max <= most),
-        Expected::OverBaseline(most) => match baseline {
+        Prediction::Nothing => Agreement::NotCompared,
+        Prediction::Ours(bound) => by(bound, ours),
+        Prediction::Baseline(bound) => baseline.map_or(Agreement::NotRecorded, |measured| by(bound, measured)),
+        Prediction::Between(least, most) => within(ours, &|m| m.min >= least && m.max <= most),
+        Prediction::OverBaseline(most) => match baseline {
             Some(baseline) if ours.median - baseline.median <= most => Agreement::Holds,
             Some(_) => Agreement::Fails,
             None => Agreement::NotRecorded,
@@ -244,23 +244,23 @@ mod tests {
     fn agreement_follows_runs_and_median() {
         let of = |runs: &[f64]| Measured::from_runs(runs.to_vec()).unwrap();
         let (ours, slow) = (of(&[3.0, 4.0, 8.0]), Baseline { name: "stateful".into(), value: of(&[9.0]) });
-        let shown = Shown { unit: "ms", ours: &ours, baseline: Some(&slow) };
+        let shown = ShownFigure { unit: "ms", ours: &ours, baseline: Some(&slow) };
         for (expected, text) in [
-            (Expected::Nothing, ""),
-            (Expected::Ours(Bound::AtMost(8.0)), "yes"),
-            (Expected::Ours(Bound::Below(8.0)), "median"),
-            (Expected::Ours(Bound::AtLeast(5.0)), "no"),
-            (Expected::Ours(Bound::About(5.0)), "0.80 x"),
-            (Expected::Ours(Bound::About(0.1)), "40 x"),
-            (Expected::Baseline(Bound::AtLeast(9.0)), "yes"),
-            (Expected::Between(3.0, 8.0), "yes"),
-            (Expected::Between(3.5, 8.0), "median"),
-            (Expected::OverBaseline(-5.0), "yes"),
-            (Expected::OverBaseline(-6.0), "no"),
+            (Prediction::Nothing, ""),
+            (Prediction::Ours(Bound::AtMost(8.0)), "yes"),
+            (Prediction::Ours(Bound::Below(8.0)), "median"),
+            (Prediction::Ours(Bound::AtLeast(5.0)), "no"),
+            (Prediction::Ours(Bound::About(5.0)), "0.80 x"),
+            (Prediction::Ours(Bound::About(0.1)), "40 x"),
+            (Prediction::Baseline(Bound::AtLeast(9.0)), "yes"),
+            (Prediction::Between(3.0, 8.0), "yes"),
+            (Prediction::Between(3.5, 8.0), "median"),
+            (Prediction::OverBaseline(-5.0), "yes"),
+            (Prediction::OverBaseline(-6.0), "no"),
         ] {
             assert_eq!(agreement(expected, Some(shown)).text(), text, "{expected:?}");
         }
-        assert_eq!(agreement(Expected::Nothing, None), Agreement::NotRecorded);
+        assert_eq!(agreement(Prediction::Nothing, None), Agreement::NotRecorded);
     }
 
     #[test]

@@ -40,17 +40,17 @@ struct View {
 
 /// A figure in the view that the page shows: with SCTP where both are recorded.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shown<'a> {
+pub(super) struct ShownFigure<'a> {
     pub(super) unit: &'a str,
     pub(super) ours: &'a Measured,
     pub(super) baseline: Option<&'a Baseline>,
 }
 
 impl RecordedFigure {
-    fn shown(&self) -> Option<Shown<'_>> {
+    fn shown(&self) -> Option<ShownFigure<'_>> {
         let view = self.with_sctp.as_ref().or(self.messages.as_ref()).map(|view| &view.ours);
         let ours = self.ours.as_ref().or(view)?;
-        Some(Shown { unit: &self.unit, ours, baseline: self.baseline.as_ref() })
+        Some(ShownFigure { unit: &self.unit, ours, baseline: self.baseline.as_ref() })
     }
 }
 
@@ -87,7 +87,7 @@ impl Records {
     }
 
     /// Returns a figure by record and name, if it is recorded.
-    pub(super) fn figure(&self, record: &str, name: &str) -> Option<Shown<'_>> {
+    pub(super) fn figure(&self, record: &str, name: &str) -> Option<ShownFigure<'_>> {
         self.0.get(record)?.as_ref()?.figures.iter().find(|figure| figure.name == name)?.shown()
     }
 }

@@ -32,12 +32,12 @@ pub(super) struct Answer {
     pub(super) figure: &'static str,
     /// Number of the paper on the terms of the figure; empty if it has none.
     pub(super) paper: &'static str,
-    pub(super) expected: Expected,
+    pub(super) expected: Prediction,
 }
 
 /// Result that the claim predicts for a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Expected {
+pub(super) enum Prediction {
     /// The paper has no number on these terms.
     Nothing,
     Ours(Bound),
@@ -55,13 +55,13 @@ impl Answer {
         record: &'static str,
         figure: &'static str,
         paper: &'static str,
-        expected: Expected,
+        expected: Prediction,
     ) -> Self {
         Answer { record, figure, paper, expected }
     }
 
     /// Creates an answer for which the paper has no number.
     pub(super) const fn shown(record: &'static str, figure: &'static str) -> Self {
-        Answer { record, figure, paper: "", expected: Expected::Nothing }
+        Answer { record, figure, paper: "", expected: Prediction::Nothing }
     }
 }

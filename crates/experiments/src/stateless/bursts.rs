@@ -9,7 +9,7 @@ use std::time::Duration;
 use vireo_bench::results::Table;
 use vireo_config::Failure;
 use vireo_lab::core::Core;
-use vireo_lab::emulator::{self, Emulated, EmulatorOptions, Load};
+use vireo_lab::emulator::{self, EmulatorOptions, EmulatorRun, Load};
 use vireo_lab::files::create;
 use vireo_lab::mongodb::Mongodb;
 use vireo_lab::options::{CoreOptions, UNSHED};
@@ -139,7 +139,8 @@ pub(super) fn one(
     let Functions { core, database, .. } = functions;
     let database = database.as_ref();
     let spent = |core: &Core| -> Result<([Duration; 3], OperationCounts, Duration), Failure> {
-        let asked = database.map_or(Ok(OperationCounts::default()), |database| database.spent(&session.lab))?;
+        let asked =
+            database.map_or(Ok(OperationCounts::default()), |database| database.operation_counts(&session.lab))?;
         let mut cpu = [Duration::ZERO; 3];
         for (name, process) in core.sba_processes() {
             let place = FUNCTIONS.iter().position(|function| *function == name);
@@ -165,12 +166,12 @@ pub(super) fn one(
         Some(look) => look,
         None => &mut nobody,
     };
-    let Emulated { result, .. } = emulator::run_with(&session.lab, core, &options, &session.interrupt, meanwhile)?;
+    let EmulatorRun { result, .. } = emulator::run_with(&session.lab, core, &options, &session.interrupt, meanwhile)?;
     let stolen = Ticks::now()?.stolen_since(ticks_before);
     let (cpu_after, asked_after, waited_after) = spent(core)?;
     if result.succeeded != u64::from(requests) {
-        let why = result.complaints().join(", ");
-        return Err(Failure(format!("{} of {requests} UEs succeeded: {why}", result.succeeded)));
+        let reason = result.complaints().join(", ");
+        return Err(Failure(format!("{} of {requests} UEs succeeded: {reason}", result.succeeded)));
     }
     let (latency, release) = (result.latency("session"), result.latency("session_release"));
     let each = |value: f64| value / f64::from(requests);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use vireo_bench::results::{Bound, Figure, Measured, OfferedLoad, Table};
 use vireo_config::Failure;
 use vireo_lab::core::Core;
-use vireo_lab::emulator::{Emulated, EmulatorOptions, Load};
+use vireo_lab::emulator::{EmulatorOptions, EmulatorRun, Load};
 
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "stateless-shm",
@@ -166,7 +166,7 @@ fn one(session: &ExperimentContext, core: &mut Core, (first, ues): (u64, u32), w
         Ok([core.cpu_by_host()?.iter().sum(), core.cpu_of_copies()?, core.process.cpu()?])
     };
     let before = used(core)?;
-    let Emulated { result, .. } = session.emulate(core, &options)?;
+    let EmulatorRun { result, .. } = session.emulate(core, &options)?;
     let after = used(core)?;
     if result.succeeded != u64::from(ues) {
         return Err(Failure(format!(

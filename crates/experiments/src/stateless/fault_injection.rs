@@ -258,8 +258,8 @@ fn outcome(session: &ExperimentContext, mode: &Mode, victim: KilledFunction, see
     let emulated = emulator::run_with(&session.lab, &mut core, &options, &session.interrupt, &mut meanwhile)?;
     let (result, lost) = (&emulated.result, u64::from(UES).saturating_sub(emulated.result.succeeded));
     if lost > 0 {
-        let (killed, why) = (victim.name(), result.complaints().join(", "));
-        eprintln!("experiment: {}, {killed} killed: {lost} UEs lost: {why}", mode.name);
+        let (killed, reason) = (victim.name(), result.complaints().join(", "));
+        eprintln!("experiment: {}, {killed} killed: {lost} UEs lost: {reason}", mode.name);
     }
     core.stop()?;
     if kills == 0 {

@@ -40,9 +40,9 @@ const PAPER_SIZES: [f64; 2] = [10.0, 100.0];
 const MOST_HOSTS: f64 = 80.0;
 const MARKED_SIZE: u16 = 100;
 /// Limit of late procedures, in percent.
-const ALLOWED: f64 = 5.0;
+const MAX_LATE_PERCENT: f64 = 5.0;
 /// Relative precision of the search.
-const WITHIN: f64 = 0.01;
+const RELATIVE_PRECISION: f64 = 0.01;
 
 /// A load and the parameters of its simulation.
 #[derive(Clone, Copy)]
@@ -67,8 +67,8 @@ const SIZES: [Size; 4] = [
 /// Size of the short form.
 const QUICK: Size = Size { hosts: 3, sample: 20, populations: 2, milliseconds: 500, most_runs: 1 };
 
-/// Returns the least number of hosts that keeps late procedures within [`ALLOWED`].
-fn needed(
+/// Returns the least number of hosts that keeps late procedures within [`MAX_LATE_PERCENT`].
+fn hosts_needed(
     simulation: &Simulation,
     comparison: &Comparison,
     scheme: &Scheme,
@@ -80,7 +80,7 @@ fn needed(
     let keeps = |hosts: u16| {
         let setup = Setup { sample, ..comparison.setup(hosts) };
         let cell = cell(simulation, comparison, Trial { scheme, setup, worth }, run, Span { length, populations })?;
-        Ok::<_, Failure>(cell.late <= ALLOWED)
+        Ok::<_, Failure>(cell.late <= MAX_LATE_PERCENT)
     };
     // At `low` hosts the processor time alone is insufficient. The search raises `high` by half
     // until it suffices, then bisects between the last two.
@@ -90,10 +90,13 @@ fn needed(
         low = high;
         high = high.saturating_add((high / 2).max(1));
         if high > size.saturating_mul(8).max(16) {
-            return Err(Failure(format!("{} keeps {ALLOWED}% with no number of hosts for {size}", scheme.name)));
+            return Err(Failure(format!(
+                "{} keeps {MAX_LATE_PERCENT}% with no number of hosts for {size}",
+                scheme.name
+            )));
         }
     }
-    while f64::from(high - low) > (worth * WITHIN).max(1.0) {
+    while f64::from(high - low) > (worth * RELATIVE_PRECISION).max(1.0) {
         let middle = low + (high - low) / 2;
         if keeps(middle)? { high = middle } else { low = middle }
     }
@@ -113,7 +116,7 @@ fn run(simulation: &Simulation) -> Result<Findings, Failure> {
             let mut hosts: Vec<Vec<f64>> = Vec::new();
             for scheme in schemes() {
                 let runs = 0..simulation.runs.min(size.most_runs);
-                let needed = runs.map(|run| needed(simulation, &comparison, scheme, *size, run));
+                let needed = runs.map(|run| hosts_needed(simulation, &comparison, scheme, *size, run));
                 let needed: Vec<f64> = needed.collect::<Result<_, _>>()?;
                 for (run, hosts) in (1_u32..).zip(&needed) {
                     let numbers =
@@ -130,7 +133,7 @@ fn run(simulation: &Simulation) -> Result<Findings, Failure> {
             findings.figures.extend(figures(&at, size.hosts, &hosts, &measured)?);
         }
         let mut chart = Chart::new(
-            format!("Hosts for at most {ALLOWED}% late procedures, Pareto {shape}"),
+            format!("Hosts for at most {MAX_LATE_PERCENT}% late procedures, Pareto {shape}"),
             Axis::log("hosts that the load is meant for"),
             Axis::log("hosts that are needed"),
         );

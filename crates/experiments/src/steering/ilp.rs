@@ -53,7 +53,7 @@ pub(crate) fn optimum(
     let arrivals = trace(setup, workload, seed, warm_up, length)?;
     let window_s = window.0 as f64 / 1e6;
     let windows = (length.0 / window.0.max(1)).max(1) as usize;
-    solved(&demands(&arrivals, window_s, windows), setup.hosts.into(), setup.cores as f64 * window_s, arrivals.len())
+    solve(&demands(&arrivals, window_s, windows), setup.hosts.into(), setup.cores as f64 * window_s, arrivals.len())
 }
 
 fn demands(arrivals: &[Arrival], window_s: f64, windows: usize) -> Vec<Demand> {
@@ -76,7 +76,7 @@ fn demands(arrivals: &[Arrival], window_s: f64, windows: usize) -> Vec<Demand> {
 }
 
 /// Solves the programme. `room` is a host's capacity in a window, in seconds of work.
-fn solved(demands: &[Demand], hosts: usize, room: f64, procedures: usize) -> Result<Optimum, OptimumError> {
+fn solve(demands: &[Demand], hosts: usize, room: f64, procedures: usize) -> Result<Optimum, OptimumError> {
     let windows = demands.first().map_or(0, |demand| demand.work.len());
     let mut all = ProblemVariables::new();
     let used: Vec<Variable> = (0..hosts).map(|_| all.add(variable().binary())).collect();
@@ -134,7 +134,7 @@ mod tests {
     fn optimum_of(work: [f64; 10], due: usize) -> Optimum {
         let demand = Demand { due, work: work.into(), per_s: 100.0 };
         let procedures = (work.iter().sum::<f64>() * 100.0) as usize;
-        solved(&[demand], 3, 1.0, procedures).expect("an optimum")
+        solve(&[demand], 3, 1.0, procedures).expect("an optimum")
     }
 
     #[test]

@@ -63,7 +63,7 @@ fn is_per_procedure(scheme: &Scheme) -> bool {
 }
 
 /// Measures all schemes at the points of a plot.
-fn plotted(
+fn measure_points(
     simulation: &Simulation,
     points: &[Point],
     mut chart: Chart,
@@ -111,7 +111,7 @@ fn run(simulation: &Simulation) -> Result<Findings, Failure> {
     };
     let points: Vec<Point> = loads.iter().map(at_load).collect();
     let chart = Chart::new("Skewed UEs by load", Axis::linear("load"), Axis::linear("late procedures (%)"));
-    let plot = plotted(simulation, &points, chart, (&mut findings, &mut table))?;
+    let plot = measure_points(simulation, &points, chart, (&mut findings, &mut table))?;
     findings.plots.push(("loads", plot));
 
     for (name, base) in [("ues", skewed.half_heavier()), ("ues-skewed", skewed.clone())] {
@@ -127,7 +127,7 @@ fn run(simulation: &Simulation) -> Result<Findings, Failure> {
             Axis::log("UEs for each host"),
             Axis::linear("late procedures (%)"),
         );
-        let plot = plotted(simulation, &points, chart, (&mut findings, &mut table))?;
+        let plot = measure_points(simulation, &points, chart, (&mut findings, &mut table))?;
         findings.plots.push((name, plot));
     }
     findings.load = OfferedLoad::new("simulated, part of the CPU of three hosts", loads.iter().copied(), "ratio");

@@ -138,7 +138,7 @@ fn foreign_authority_is_refused_at_both_ends() {
     let [connecting, taking] = refusals(&security(&careless, &[Role::Host]), &good);
     assert!(taking.to_string().contains("none of cluster.tls.authorities"), "{taking}");
     assert!(connecting.to_string().contains("does not take this member's certificate"), "{connecting}");
-    assert!(connecting.stays() && taking.stays());
+    assert!(connecting.is_permanent() && taking.is_permanent());
 }
 
 /// All connections of the fabric: connecting and accepting role, and the expected roles of each.
@@ -227,7 +227,7 @@ fn something_else_ends_it() {
                 Err(error) => break error,
             }
         };
-        assert!(error.stays(), "{error}");
+        assert!(error.is_permanent(), "{error}");
     }
 }
 

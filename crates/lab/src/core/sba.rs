@@ -131,7 +131,7 @@ impl SbaProcess {
 
     /// Returns an error if the process has ended unexpectedly.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
-        match self.process.ended()?.filter(|_| !self.killed) {
+        match self.process.exit_status()?.filter(|_| !self.killed) {
             None => Ok(()),
             Some(status) => Err(self.failure(&format!("ended early ({status})"))),
         }

@@ -89,8 +89,8 @@ fn change(
     }
     let imported = began.elapsed();
     let give_up = began + 2 * LIMIT;
-    wait_for(core, &|core| Ok(core.modified()? >= ues || Instant::now() > give_up))?;
-    let (took, modified) = (began.elapsed(), core.modified()?);
+    wait_for(core, &|core| Ok(core.modified_sessions()? >= ues || Instant::now() > give_up))?;
+    let (took, modified) = (began.elapsed(), core.modified_sessions()?);
     println!("  subscribers changed    {ues}, in {:.2} s", imported.as_secs_f64());
     println!("  sessions modified      {modified}, after {:.2} s", took.as_secs_f64());
     let rest = Instant::now() + MARGIN;

@@ -5,7 +5,7 @@
 //! addresses, and no connection.
 
 use super::args::{Args, text};
-use super::kill::Killer;
+use super::kill::WorkerKiller;
 use super::seeds::Seeds;
 use crate::core::Core;
 use crate::emulator::{self, EmulatorOptions, Load};
@@ -68,7 +68,7 @@ struct SessionAtEnd {
 /// Core and killers of each run.
 pub(super) struct Parts<'a> {
     pub(super) core: &'a dyn Fn(&Lab) -> Result<CoreOptions, Failure>,
-    pub(super) killers: &'a dyn Fn() -> [Option<Killer>; 3],
+    pub(super) killers: &'a dyn Fn() -> [Option<WorkerKiller>; 3],
 }
 
 /// Result of one seed.
@@ -139,14 +139,14 @@ pub(super) fn run(args: &Args, parts: &Parts<'_>) -> Result<(), Failure> {
 
 /// Returns an error if options exclude each other.
 fn check(args: &Args) -> Result<(), Failure> {
-    let why = match args {
+    let reason = match args {
         Args { hosts: Some(_), .. } | Args { chain: Some(_), .. } => "remove --hosts and --chain",
         Args { pcap: Some(_), .. } | Args { migrate: Some(_), .. } => "remove --pcap and --migrate",
         Args { movers: Some(1..), .. } => "remove --movers",
         Args { gnbs: 1, .. } => "UEs go from node to node: give --gnbs 2 or more",
         _ => return Ok(()),
     };
-    Err(Failure(format!("--scenario chaos has its own load and a core of one machine: {why}")))
+    Err(Failure(format!("--scenario chaos has its own load and a core of one machine: {reason}")))
 }
 
 fn run_seed(
@@ -176,7 +176,7 @@ fn run_seed(
         messages_lost,
         messages_repeated,
         restarts,
-        kills: killers.iter().flatten().map(|killer: &Killer| killer.kills).sum(),
+        kills: killers.iter().flatten().map(|killer: &WorkerKiller| killer.kills).sum(),
         unsettled,
         violations: emulated.result.violations,
         evidence,

@@ -30,7 +30,7 @@ pub(super) fn events(count: u16, has_shards: bool) -> Vec<Event> {
 
 /// Returns the least number of UEs that are registered at any time. The other UEs may be
 /// registering again.
-pub(super) fn settled(ues: u32) -> u32 {
+pub(super) fn min_registered(ues: u32) -> u32 {
     ues - (ues * RENEWING).div_ceil(10)
 }
 
@@ -65,8 +65,8 @@ mod tests {
     fn churn_mix_has_traffic_for_every_ue() {
         let steady = mix().parse::<Mix>().unwrap().steady(100, None, None);
         assert_eq!((steady.fault(100, 1), steady.has_data()), (None, true));
-        assert_eq!((steady.sizes(100), settled(100)), (vec![50, 40, 10], 90));
-        assert_eq!(settled(20), 18);
+        assert_eq!((steady.sizes(100), min_registered(100)), (vec![50, 40, 10], 90));
+        assert_eq!(min_registered(20), 18);
     }
 
     #[test]

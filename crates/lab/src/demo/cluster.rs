@@ -6,7 +6,7 @@
 
 use super::args::{Replication, Serve, text};
 use crate::Lab;
-use crate::core::{Core, Served};
+use crate::core::{Core, ServedProcedures};
 use crate::members::HostFault;
 use std::time::{Duration, Instant};
 use vireo_config::Failure;
@@ -27,7 +27,7 @@ const READ_EVERY: Duration = Duration::from_millis(500);
 /// Procedures of a failed host count as of its last reading.
 #[derive(Debug)]
 pub(super) struct Procedures {
-    by_host: Vec<Served>,
+    by_host: Vec<ServedProcedures>,
     read_at: Instant,
 }
 
@@ -44,7 +44,7 @@ impl Procedures {
     }
 
     /// Reads the numbers of all healthy hosts. Returns the sum over all hosts.
-    pub(super) fn total(&mut self, core: &Core) -> Result<Served, Failure> {
+    pub(super) fn total(&mut self, core: &Core) -> Result<ServedProcedures, Failure> {
         self.read(core)?;
         Ok(self.by_host.iter().copied().sum())
     }
@@ -52,7 +52,7 @@ impl Procedures {
     fn read(&mut self, core: &Core) -> Result<(), Failure> {
         self.read_at = Instant::now();
         let now = core.procedures_served()?;
-        self.by_host.resize(now.len(), Served::default());
+        self.by_host.resize(now.len(), ServedProcedures::default());
         self.by_host.iter_mut().zip(now).for_each(|(known, now)| *known = now.unwrap_or(*known));
         Ok(())
     }

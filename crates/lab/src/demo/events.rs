@@ -109,7 +109,7 @@ struct EventScript {
 impl EventScript {
     fn new(args: &Args) -> Self {
         let now = Instant::now();
-        let ues = args.churn.map_or(args.ues, |_| churn::settled(args.ues)) as usize;
+        let ues = args.churn.map_or(args.ues, |_| churn::min_registered(args.ues)) as usize;
         EventScript {
             ues,
             gnbs: super::ran_nodes(args) as usize,

@@ -42,7 +42,7 @@ type Of = fn(&Process) -> Result<Vec<Worker>, Failure>;
 
 /// Kills workers at a fixed rate.
 #[derive(Debug)]
-pub(super) struct Killer {
+pub(super) struct WorkerKiller {
     of: Of,
     every: Duration,
     due: Instant,
@@ -53,10 +53,10 @@ pub(super) struct Killer {
     pub(super) kills: u64,
 }
 
-impl Killer {
+impl WorkerKiller {
     /// Creates a killer of NF workers; the first kill is due after one interval.
     pub(super) fn nf_workers(rate: Rate) -> Self {
-        Killer {
+        WorkerKiller {
             of: Worker::nf_workers,
             every: rate.0,
             due: Instant::now() + rate.0,
@@ -68,12 +68,12 @@ impl Killer {
 
     /// Creates a killer of data workers. Standby workers are exempt.
     pub(super) fn data_workers(rate: Rate) -> Self {
-        Killer { of: Worker::data_workers, ..Killer::nf_workers(rate) }
+        WorkerKiller { of: Worker::data_workers, ..WorkerKiller::nf_workers(rate) }
     }
 
     /// Creates a killer of shards.
     pub(super) fn shards(rate: Rate) -> Self {
-        Killer { of: Worker::shards, is_ready: Core::is_copied, ..Killer::nf_workers(rate) }
+        WorkerKiller { of: Worker::shards, is_ready: Core::is_copied, ..WorkerKiller::nf_workers(rate) }
     }
 
     /// Kills a worker if due. If no worker exists, because the last one is not replaced yet, the

@@ -27,7 +27,7 @@ use crate::{Interrupt, Lab, second_upf};
 pub use args::Args;
 use args::{Chain, Ciphering, Datapath, Rat, text};
 use cluster::{HostChange, HostFailure, Procedures};
-use kill::Killer;
+use kill::WorkerKiller;
 use migrate::{MigrationTarget, Migrator};
 use report::Report;
 use std::io::Write;
@@ -108,7 +108,7 @@ fn run_scenario(args: &Args) -> Result<(), Failure> {
     }
     let (gone, slices) = (check_gone(&core, args), core.slices()?);
     let user_plane = taken_over(&core, killers[1].as_ref().map_or(0, |killer| killer.kills))?;
-    let (relocated, carried, asked) = (core.relocated()?, core.session_bytes()?, core.state_operations()?);
+    let (relocated, carried, asked) = (core.completed_relocations()?, core.session_bytes()?, core.state_operations()?);
     let served = procedures.total(&core)?;
     core.stop()?;
     drop(database);
@@ -155,19 +155,19 @@ fn run_scenario(args: &Args) -> Result<(), Failure> {
 }
 
 /// Returns the kills of NF workers, data workers and shards.
-fn killers(args: &Args) -> [Option<Killer>; 3] {
-    let nf_workers = args.kill_nf.map(Killer::nf_workers);
-    [nf_workers, args.kill_data.map(Killer::data_workers), args.kill_shard.map(Killer::shards)]
+fn killers(args: &Args) -> [Option<WorkerKiller>; 3] {
+    let nf_workers = args.kill_nf.map(WorkerKiller::nf_workers);
+    [nf_workers, args.kill_data.map(WorkerKiller::data_workers), args.kill_shard.map(WorkerKiller::shards)]
 }
 
 /// Combines the results of the UEs (`done`) and of the remaining sessions (`gone`). Prints a reason
 /// if a loss is inherent in the mode.
 fn both((args, lost): (&Args, u64), done: Result<(), Failure>, gone: Result<(), Failure>) -> Result<(), Failure> {
-    let why = args.kill.and_then(|victim| args.write.loses_with(victim)).filter(|_| lost > 0 || gone.is_err());
-    why.iter().for_each(|why| eprintln!("demo: {why}"));
+    let reason = args.kill.and_then(|victim| args.write.loses_with(victim)).filter(|_| lost > 0 || gone.is_err());
+    reason.iter().for_each(|reason| eprintln!("demo: {reason}"));
     match (done, gone) {
-        (Err(failure), Err(Failure(why))) => {
-            eprintln!("demo: {why}");
+        (Err(failure), Err(Failure(reason))) => {
+            eprintln!("demo: {reason}");
             Err(failure)
         }
         (done, gone) => done.and(gone),
@@ -180,17 +180,17 @@ fn check(args: &Args) -> Result<(), Failure> {
         return Err(Failure("--upfs 2 needs --datapath sockets: two programs would take each other's frames".into()));
     }
     if args.kill == Some(sba::KillTarget::Amf) && args.persist == sba::PersistMode::Procedure {
-        let why = "a procedure that is under way is lost with the AMF";
-        return Err(Failure(format!("--kill amf needs --persist transaction: {why}")));
+        let reason = "a procedure that is under way is lost with the AMF";
+        return Err(Failure(format!("--kill amf needs --persist transaction: {reason}")));
     }
     let shares = args.scope != sba::Scope::Function;
     if shares && (args.piggyback || args.persist == sba::PersistMode::Procedure) {
-        let why = "functions that share a record commit each transaction there";
-        return Err(Failure(format!("--scope goes with neither --piggyback nor --persist procedure: {why}")));
+        let reason = "functions that share a record commit each transaction there";
+        return Err(Failure(format!("--scope goes with neither --piggyback nor --persist procedure: {reason}")));
     }
     if args.state == Some(sba::StateBackend::Shm) && (shares || args.persist == sba::PersistMode::Procedure) {
-        let why = "shared memory has each transaction, and each function's records by themselves";
-        return Err(Failure(format!("--persist procedure and --scope are of a database: {why}")));
+        let reason = "shared memory has each transaction, and each function's records by themselves";
+        return Err(Failure(format!("--persist procedure and --scope are of a database: {reason}")));
     }
     if args.write == sba::WriteMode::NonBlocking
         && (args.state == Some(sba::StateBackend::Shm)
@@ -198,9 +198,9 @@ fn check(args: &Args) -> Result<(), Failure> {
             || shares
             || args.persist == sba::PersistMode::Procedure)
     {
-        let why = "--write non-blocking is of each transaction, and of SM contexts that the SMF has";
+        let reason = "--write non-blocking is of each transaction, and of SM contexts that the SMF has";
         return Err(Failure(format!(
-            "{why}: remove --persist, --scope and --piggyback, and name a database by --state"
+            "{reason}: remove --persist, --scope and --piggyback, and name a database by --state"
         )));
     }
     args.state.map_or(Ok(()), |state| state.check(args.kill))
@@ -208,20 +208,20 @@ fn check(args: &Args) -> Result<(), Failure> {
 
 /// Returns an error if a demo with these options has no eNBs.
 fn check_rat(args: &Args) -> Result<(), Failure> {
-    let why = match args.rat {
+    let reason = match args.rat {
         Rat::Nr | Rat::Eps if args.movers() > 0 => "--movers needs --rat both",
         Rat::Nr => return Ok(()),
         _ if args.chain.is_some() => "--chain needs --rat nr: the SBA mode has no MME",
         _ => return Ok(()),
     };
-    Err(Failure(why.into()))
+    Err(Failure(reason.into()))
 }
 
 /// Returns an error unless every UE completed all steps and the requested kills happened.
 fn verdict(report: &Report, complaints: &[String], none_killed: bool) -> Result<(), Failure> {
     if report.complete() {
-        let why = "nothing was killed: the run was over before, or there was none";
-        return if none_killed { Err(Failure(why.into())) } else { Ok(()) };
+        let reason = "nothing was killed: the run was over before, or there was none";
+        return if none_killed { Err(Failure(reason.into())) } else { Ok(()) };
     }
     for complaint in complaints {
         eprintln!("demo: {complaint}");

@@ -1,6 +1,6 @@
 //! Result of a demo, as a table and as JSON.
 
-use crate::emulator::{Emulated, Latency};
+use crate::emulator::{EmulatorRun, Latency};
 use crate::netns::InterfaceCounters;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -96,7 +96,7 @@ impl Report {
     pub(super) fn new(
         ues: u32,
         scenario: &str,
-        emulated: &Emulated,
+        emulated: &EmulatorRun,
         before: InterfaceCounters,
         after: InterfaceCounters,
     ) -> Self {

@@ -57,7 +57,7 @@ fn silent_upf_returns_with_its_sessions() {
     let mut bench = Bench::associated();
     bench.pass(Duration::from_secs(13));
     assert_eq!(bench.sent_kinds(), [MessageType::HEARTBEAT_REQUEST; 4]);
-    assert_eq!(bench.submit(Some(1), seid(1), &deletion()), Ok(Submitted::Sent));
+    assert_eq!(bench.submit(Some(1), seid(1), &deletion()), Ok(SubmitResult::Sent));
     bench.pass(SECOND);
     bench.tick();
     // pending requests time out with it, and no more can be sent
@@ -67,7 +67,7 @@ fn silent_upf_returns_with_its_sessions() {
     bench.pass(Duration::from_millis(501));
     bench.answer_heartbeat();
     assert_eq!(bench.take_events(), [OwnedEvent::Up]);
-    assert_eq!(bench.submit(None, seid(1), &deletion()), Ok(Submitted::Sent));
+    assert_eq!(bench.submit(None, seid(1), &deletion()), Ok(SubmitResult::Sent));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn upf_may_ask_for_end() {
     assert_eq!(bench.sent_kinds(), [MessageType::ASSOCIATION_UPDATE_RESPONSE]);
     assert_eq!(bench.take_events(), [OwnedEvent::Releasing(Duration::from_secs(6))]);
     // sessions can be relocated until then
-    assert_eq!(bench.submit(None, seid(1), &deletion()), Ok(Submitted::Sent));
+    assert_eq!(bench.submit(None, seid(1), &deletion()), Ok(SubmitResult::Sent));
     let sequence = view(&bench.sent_one()).sequence();
     bench.receive(&deletion_response(Cause::REQUEST_ACCEPTED, 1, sequence));
     assert_eq!(bench.take_events().len(), 1);

@@ -30,7 +30,7 @@ fn request_survives_hot_restart() {
         (true, 0, vec![]),
         "nothing is set up anew"
     );
-    assert_eq!(bench.submit(Some(6), seid(2), &deletion()), Ok(Submitted::Waiting));
+    assert_eq!(bench.submit(Some(6), seid(2), &deletion()), Ok(SubmitResult::Waiting));
     bench.pass(Duration::from_millis(600));
     let again: Vec<u32> = bench.sent().iter().map(|octets| view(octets).sequence()).collect();
     assert_eq!(again, [waits, own], "when their time has come");

@@ -110,7 +110,7 @@ impl Bench {
         self.n4.on_datagram(self.now, from, octets, &mut self.net);
     }
 
-    fn submit(&mut self, key: Option<u64>, seid: Seid, message: &[u8]) -> Result<Submitted, SubmitError> {
+    fn submit(&mut self, key: Option<u64>, seid: Seid, message: &[u8]) -> Result<SubmitResult, SubmitError> {
         self.n4.submit(self.now, UPF, key, seid, message, &mut self.net)
     }
 

@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn lost_request_is_repeated_then_times_out() {
     let mut bench = Bench::associated();
-    assert_eq!(bench.submit(Some(5), seid(1), &deletion()), Ok(Submitted::Sent));
+    assert_eq!(bench.submit(Some(5), seid(1), &deletion()), Ok(SubmitResult::Sent));
     let first = bench.sent_one();
     for _ in 0..3 {
         bench.pass(Duration::from_millis(999));
@@ -107,7 +107,7 @@ fn key_identifies_one_request() {
     let mut bench = Bench::associated();
     bench.submit(Some(9), seid(1), &deletion()).expect("sent");
     let first = bench.sent_one();
-    assert_eq!(bench.submit(Some(9), seid(1), &deletion()), Ok(Submitted::Waiting));
+    assert_eq!(bench.submit(Some(9), seid(1), &deletion()), Ok(SubmitResult::Waiting));
     assert_eq!(bench.sent().len(), 0);
     // other keys are other requests
     bench.submit(Some(10), seid(1), &deletion()).expect("sent");
@@ -143,7 +143,7 @@ fn answered_request_is_not_remembered() {
     assert_eq!(exchange(), first + 1, "it is another request");
     // It is one request as long as it has no answer.
     bench.submit(Some(9), seid(1), &deletion()).expect("sent");
-    assert_eq!(bench.submit(Some(9), seid(1), &deletion()), Ok(Submitted::Waiting));
+    assert_eq!(bench.submit(Some(9), seid(1), &deletion()), Ok(SubmitResult::Waiting));
     // Another UPF may lose responses.
     bench.n4.set_lossless(SocketAddr::from(([192, 0, 2, 66], PORT)));
     bench.sent();
@@ -178,7 +178,7 @@ fn pending_requests_are_bounded() {
     assert_eq!(bench.submit(None, seid(3), &deletion()), Err(SubmitError::Full));
     let sequence = view(&bench.sent()[1]).sequence();
     bench.receive(&deletion_response(Cause::REQUEST_ACCEPTED, 1, sequence));
-    assert_eq!(bench.submit(None, seid(3), &deletion()), Ok(Submitted::Sent));
+    assert_eq!(bench.submit(None, seid(3), &deletion()), Ok(SubmitResult::Sent));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn report_is_delivered_once() {
     assert_eq!(bench.take_events(), [OwnedEvent::Delivered { seid: seid(4), request: true, message: request.clone() }]);
     assert_eq!(bench.sent().len(), 0);
     let response = report_response(7);
-    assert_eq!(bench.submit(None, seid(4), &response), Ok(Submitted::Sent));
+    assert_eq!(bench.submit(None, seid(4), &response), Ok(SubmitResult::Sent));
     assert_eq!(bench.net.sent, [(from, response.clone())]);
     bench.sent();
     bench.receive_from(from, &request);

@@ -20,7 +20,7 @@ fn queued_request_without_association_fails() {
     let setup = bench.sent_one();
     let request = AssociationSetupRequest::parse(&view(&setup)).expect("sound");
     assert!(request.session_retention.is_some());
-    assert_eq!(bench.submit(Some(5), seid(1), &deletion()), Ok(Submitted::Waiting));
+    assert_eq!(bench.submit(Some(5), seid(1), &deletion()), Ok(SubmitResult::Waiting));
     bench.pass(Duration::from_millis(4_000));
     bench.tick();
     // The UPF's state at the previous endpoint is invalid.

@@ -54,7 +54,7 @@ fn packets_pass_in_both_directions() {
     assert_eq!((buffer[1], &buffer[8..10], length), (2, &[0x12, 0x34][..], 14), "Echo Response");
 
     let packet = g_pdu(Teid(5), b"from the UE");
-    assert_eq!(endpoint.submit(Instant(2), from, Some(1), seid(1), &packet, &mut |_| {}), Ok(Submitted::Sent));
+    assert_eq!(endpoint.submit(Instant(2), from, Some(1), seid(1), &packet, &mut |_| {}), Ok(SubmitResult::Sent));
     endpoint.flush();
     let (length, source) = upf.recv_from(&mut buffer).expect("a packet");
     assert_eq!((&buffer[..length], source), (&packet[..], to));

@@ -60,11 +60,11 @@ pub(super) struct Guard {
     host_names: Arc<[String]>,
     metrics: Arc<Metrics>,
     /// Indexed by kind of refusal.
-    logged: Arc<Mutex<[Logged; ApiRefusal::ALL.len()]>>,
+    logged: Arc<Mutex<[LogState; ApiRefusal::ALL.len()]>>,
 }
 
 /// Time of the last log line of a kind, and the number of unlogged refusals since.
-type Logged = (Option<Instant>, u64);
+type LogState = (Option<Instant>, u64);
 
 impl Guard {
     pub(super) fn new(token: Option<Token>, tokens: NamedTokens, host_names: &[String], metrics: Arc<Metrics>) -> Self {
@@ -137,13 +137,13 @@ impl Guard {
         self.metrics.api_refused(refusal);
         // The lock is never poisoned: no code under it panics.
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        let (last, left_out) = &mut logged[refusal as usize];
+        let (last, suppressed) = &mut logged[refusal as usize];
         if last.is_some_and(|last| last.elapsed() < LOGGED_EVERY) {
-            *left_out += 1;
+            *suppressed += 1;
             return;
         }
-        tracing::warn!(reason = refusal.label(), left_out, "refused a request to the API");
-        (*last, *left_out) = (Some(Instant::now()), 0);
+        tracing::warn!(reason = refusal.label(), suppressed, "refused a request to the API");
+        (*last, *suppressed) = (Some(Instant::now()), 0);
     }
 
     fn answer(&self, refusal: ApiRefusal, is_versioned: bool) -> Response {

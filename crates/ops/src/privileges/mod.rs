@@ -48,8 +48,8 @@ impl RetainedPrivileges {
     /// Logs the list unless it is empty.
     pub fn log(&self) {
         if !self.0.is_empty() {
-            let kept = self.0.join("; ");
-            tracing::warn!(kept, "privileges are kept that the system does not permit to drop");
+            let privileges = self.0.join("; ");
+            tracing::warn!(privileges, "system does not permit to drop some privileges");
         }
     }
 }

@@ -20,14 +20,14 @@ struct DataWorker {
     /// CPU time of the process at the first check of its silence.
     cpu: Option<Duration>,
     /// Reason for which it was killed.
-    why: Option<ExitCause>,
+    cause: Option<ExitCause>,
 }
 
 impl ProcessSpawner for Program {
     fn start(&self, number: u8, input: &OwnedFd) -> io::Result<Box<dyn ChildProcess>> {
         // The worker moves to its processor when it receives the number of it.
         let process = Process::start(self, number, input, None)?;
-        Ok(Box::new(DataWorker { process, config: SupervisorConfig::new(self.clone()), cpu: None, why: None }))
+        Ok(Box::new(DataWorker { process, config: SupervisorConfig::new(self.clone()), cpu: None, cause: None }))
     }
 }
 
@@ -45,8 +45,8 @@ impl ChildProcess for DataWorker {
     }
 
     fn reap(&mut self) -> Option<String> {
-        let why = self.process.reap()?;
-        Some(format!("{:?}", self.why.unwrap_or(why)))
+        let cause = self.process.reap()?;
+        Some(format!("{:?}", self.cause.unwrap_or(cause)))
     }
 
     fn end(&mut self) {
@@ -58,8 +58,8 @@ impl ChildProcess for DataWorker {
             self.cpu = None;
             return false;
         }
-        self.why = self.why.or(is_lost(&self.process, silent, &mut self.cpu, &self.config));
-        self.why.is_some()
+        self.cause = self.cause.or(is_lost(&self.process, silent, &mut self.cpu, &self.config));
+        self.cause.is_some()
     }
 }
 

@@ -85,7 +85,7 @@ pub enum WorkerEvent {
         /// number is free for [`Supervisor::launch`] when they are reclaimed.
         dead: Option<DeadWorker>,
         /// Cause of its end.
-        why: ExitCause,
+        cause: ExitCause,
         /// Detection time: since the last progress of a stopped or stuck worker, else since the
         /// kernel's notification.
         noticed: Duration,

@@ -41,14 +41,13 @@ fn on<T>(core: Option<usize>, start: impl FnOnce() -> T) -> T {
         let all = sched_getaffinity(None).ok()?;
         let mut only = CpuSet::new();
         only.set(core);
-        let moved = sched_setaffinity(None, &only).inspect_err(
-            |error| tracing::warn!(%error, core, "a worker cannot be put on this processor and runs on any"),
-        );
+        let moved = sched_setaffinity(None, &only)
+            .inspect_err(|error| tracing::warn!(%error, core, "worker not pinned to its CPU; it runs on any CPU"));
         moved.is_ok().then_some(all)
     });
     let started = start();
     if let Some(error) = all.and_then(|all| sched_setaffinity(None, &all).err()) {
-        tracing::warn!(%error, "the thread that looks after the workers stays on a worker's processor");
+        tracing::warn!(%error, "supervisor thread remains pinned to the CPU of a worker");
     }
     started
 }

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use vireo_store::region::Region;
 
 /// Interval of the checks whether a started worker has joined.
-const JOINING: Duration = Duration::from_millis(1);
+const JOIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Time for a worker to exit after SIGTERM, before SIGKILL.
-const GRACE: Duration = Duration::from_secs(1);
+const TERMINATION_GRACE_TIME: Duration = Duration::from_secs(1);
 /// Multiple of [`SupervisorConfig::stuck_after`] that a runnable worker without CPU has.
 const STARVED: u32 = 10;
 /// Event id of the command descriptor, which differs from all worker numbers.
@@ -55,7 +55,7 @@ struct SupervisedWorker {
 
 /// Cause of the coming end of a worker.
 struct EndingReason {
-    why: ExitCause,
+    cause: ExitCause,
     since: Instant,
     /// True if it was killed, false after SIGTERM.
     killed: bool,
@@ -64,9 +64,9 @@ struct EndingReason {
 }
 
 impl SupervisedWorker {
-    fn kill(&mut self, why: ExitCause) {
+    fn kill(&mut self, cause: ExitCause) {
         self.process.signal(Signal::KILL);
-        self.ending = Some(EndingReason { why, since: Instant::now(), killed: true, silent: self.silent });
+        self.ending = Some(EndingReason { cause, since: Instant::now(), killed: true, silent: self.silent });
     }
 }
 
@@ -124,18 +124,18 @@ impl SupervisorThread {
     /// enough to notice a stopped worker after [`SupervisorConfig::stopped_after`]. It is no
     /// shorter, because checks cost CPU time without need.
     fn usual(&self) -> Duration {
-        (self.config.stopped_after / 2).max(JOINING)
+        (self.config.stopped_after / 2).max(JOIN_POLL_INTERVAL)
     }
 
     /// Returns the interval of checking a worker without progress.
     fn closely(&self) -> Duration {
-        (self.config.stopped_after / 4).max(JOINING)
+        (self.config.stopped_after / 4).max(JOIN_POLL_INTERVAL)
     }
 
     /// Returns the time until the next check; `None` without workers.
     fn timeout(&self) -> Option<Duration> {
         let of = |m: &SupervisedWorker| match m.ending {
-            None if !m.joined => JOINING,
+            None if !m.joined => JOIN_POLL_INTERVAL,
             None if m.silent.is_zero() => self.usual(),
             // At the exact time, so that the worker is noticed then.
             None if m.silent < self.config.stopped_after => self.config.stopped_after - m.silent,
@@ -207,8 +207,8 @@ impl SupervisorThread {
     fn retire(&mut self, worker: u8) {
         if let Some(member) = self.members.iter_mut().find(|m| m.worker == worker && m.ending.is_none()) {
             member.process.signal(Signal::TERM);
-            let (why, since) = (ExitCause::Retired, Instant::now());
-            member.ending = Some(EndingReason { why, since, killed: false, silent: Duration::ZERO });
+            let (cause, since) = (ExitCause::Retired, Instant::now());
+            member.ending = Some(EndingReason { cause, since, killed: false, silent: Duration::ZERO });
         }
     }
 
@@ -219,10 +219,10 @@ impl SupervisorThread {
         while let Some(member) = self.members.get_mut(place) {
             match member.process.reap() {
                 None => place += 1,
-                Some(why) => {
+                Some(cause) => {
                     let member = self.members.swap_remove(place);
                     self.weights.remove(member.worker);
-                    let notice = self.exit_event(member, why, woken);
+                    let notice = self.exit_event(member, cause, woken);
                     (self.notify)(notice);
                 }
             }
@@ -233,7 +233,7 @@ impl SupervisorThread {
     fn exit_event(&self, member: SupervisedWorker, status: ExitCause, woken: Instant) -> WorkerEvent {
         let SupervisedWorker { worker, process, joined, ending, .. } = member;
         let pid = process.pid();
-        let why = ending.as_ref().map_or(status, |e| e.why);
+        let cause = ending.as_ref().map_or(status, |e| e.cause);
         let dead = match self.region.pid_of(worker) {
             // It may have joined just before it ended.
             Some(of) if of == pid => self.region.declare_dead_reaped(worker, pid),
@@ -245,13 +245,15 @@ impl SupervisorThread {
         };
         if !joined && dead.is_none() {
             let error = match ending {
-                Some(EndingReason { why: ExitCause::Stuck, .. }) => SupervisorError::TooSlow(self.config.joins_within),
-                _ => SupervisorError::Ended(why),
+                Some(EndingReason { cause: ExitCause::Stuck, .. }) => {
+                    SupervisorError::TooSlow(self.config.joins_within)
+                }
+                _ => SupervisorError::Ended(cause),
             };
             return WorkerEvent::Failed { worker, error };
         }
         let noticed = ending.filter(|e| e.killed).map_or(woken.elapsed(), |e| e.silent + e.since.elapsed());
-        WorkerEvent::Down { worker, pid, dead, why, noticed }
+        WorkerEvent::Down { worker, pid, dead, cause, noticed }
     }
 
     /// Checks all workers.
@@ -262,7 +264,7 @@ impl SupervisorThread {
         self.checked_at = now;
         for member in &mut self.members {
             match &mut member.ending {
-                Some(ending) if !ending.killed && ending.since.elapsed() > GRACE => {
+                Some(ending) if !ending.killed && ending.since.elapsed() > TERMINATION_GRACE_TIME => {
                     member.process.signal(Signal::KILL);
                     ending.killed = true;
                 }
@@ -298,8 +300,8 @@ impl SupervisorThread {
 
 /// Kills a worker that has work and will not make progress.
 fn judge(member: &mut SupervisedWorker, config: &SupervisorConfig) {
-    if let Some(why) = is_lost(&member.process, member.silent, &mut member.cpu, config) {
-        member.kill(why);
+    if let Some(cause) = is_lost(&member.process, member.silent, &mut member.cpu, config) {
+        member.kill(cause);
     }
 }
 

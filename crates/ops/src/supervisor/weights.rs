@@ -51,7 +51,7 @@ impl WeightMethod {
                 tracing::info!("workers share processors by cgroup weights");
                 return WeightMethod::Groups(groups);
             }
-            Err(why) => why,
+            Err(cause) => cause,
         };
         match lowerable_nice() {
             Ok(own) => {

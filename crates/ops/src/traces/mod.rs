@@ -74,7 +74,7 @@ enum Part {
 
 /// What waits for the exporter.
 #[derive(Debug)]
-enum Queued {
+enum ExporterInput {
     Span(Span),
     /// Reports when everything before it is sent or dropped.
     Flush(Sender<()>),
@@ -83,7 +83,7 @@ enum Queued {
 /// Recorder of spans of sampled UEs.
 #[derive(Debug)]
 pub struct Tracer {
-    queue: Sender<Queued>,
+    queue: Sender<ExporterInput>,
     /// A trace is sampled if its ID is below.
     threshold: u64,
     open: OpenRequests,
@@ -118,7 +118,7 @@ pub fn start(config: TracesConfig, role: &str) -> io::Result<()> {
 pub fn finish(within: Duration) {
     let Some(tracer) = tracer() else { return };
     let (done, is_done) = bounded(1);
-    if tracer.queue.send_timeout(Queued::Flush(done), within).is_ok() {
+    if tracer.queue.send_timeout(ExporterInput::Flush(done), within).is_ok() {
         // The process ends in any case.
         let _ = is_done.recv_timeout(within);
     }
@@ -138,7 +138,7 @@ pub(crate) fn metrics() -> String {
 }
 
 impl Tracer {
-    fn new(queue: Sender<Queued>, ratio: f64) -> Self {
+    fn new(queue: Sender<ExporterInput>, ratio: f64) -> Self {
         Tracer { queue, threshold: threshold(ratio), open: OpenRequests::new() }
     }
 
@@ -152,7 +152,7 @@ impl Tracer {
     }
 
     fn record(&self, span: Span) {
-        if self.queue.try_send(Queued::Span(span)).is_err() {
+        if self.queue.try_send(ExporterInput::Span(span)).is_err() {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -173,7 +173,7 @@ fn mix(number: u64) -> u64 {
 }
 
 /// Sends spans in batches until the queue ends.
-async fn export(collector: &HttpPost, instance: &str, queue: &Receiver<Queued>) {
+async fn export(collector: &HttpPost, instance: &str, queue: &Receiver<ExporterInput>) {
     let mut batch = Vec::with_capacity(BATCH);
     let mut has_failed = false;
     loop {
@@ -186,11 +186,11 @@ async fn export(collector: &HttpPost, instance: &str, queue: &Receiver<Queued>) 
                 wait => queue.recv_timeout(wait),
             };
             match next {
-                Ok(Queued::Span(span)) => {
+                Ok(ExporterInput::Span(span)) => {
                     batch.push(span);
                     due.get_or_insert_with(|| Monotonic::now() + EVERY);
                 }
-                Ok(Queued::Flush(done)) => flush = Some(done),
+                Ok(ExporterInput::Flush(done)) => flush = Some(done),
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use vireo_types::Bucket;
 
-    pub(super) fn tracer(ratio: f64) -> (Tracer, Receiver<Queued>) {
+    pub(super) fn tracer(ratio: f64) -> (Tracer, Receiver<ExporterInput>) {
         let (queue, spans) = bounded(4);
         (Tracer::new(queue, ratio), spans)
     }
@@ -261,7 +261,7 @@ mod tests {
     fn full_queue_drops_spans() {
         let (tracer, spans) = tracer(1.0);
         let before = DROPPED.load(Ordering::Relaxed);
-        (0..6).for_each(|n| tracer.step((ue(1), n << 4), Instant(1), Instant(2)));
+        (0..6).for_each(|n| tracer.record_step((ue(1), n << 4), Instant(1), Instant(2)));
         assert_eq!((DROPPED.load(Ordering::Relaxed) - before, spans.len()), (2, 4));
     }
 
@@ -269,8 +269,8 @@ mod tests {
     fn recording_does_not_allocate() {
         let (tracer, _spans) = tracer(1.0);
         let counts = allocation_counter::measure(|| {
-            tracer.step((ue(1), 1 << 4), Instant(1), Instant(2));
-            tracer.step((ue(1), 2 << 4), Instant(1), Instant(2));
+            tracer.record_step((ue(1), 1 << 4), Instant(1), Instant(2));
+            tracer.record_step((ue(1), 2 << 4), Instant(1), Instant(2));
         });
         assert_eq!(counts.count_total, 0);
     }

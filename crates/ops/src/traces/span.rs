@@ -73,7 +73,7 @@ impl OpenRequests {
 
 impl Tracer {
     /// Host: records a procedure that has ended at `end`. The name is the label of its metrics.
-    pub fn procedure(&self, ltmsi: Ltmsi, name: &'static str, outcome: Outcome, end: Instant) {
+    pub fn record_procedure(&self, ltmsi: Ltmsi, name: &'static str, outcome: Outcome, end: Instant) {
         let (start, failure) = match outcome {
             Outcome::Succeeded(since) => (since, None),
             Outcome::Failed(cause) => (end, Some(cause)),
@@ -88,7 +88,7 @@ impl Tracer {
 
     /// Host: records a step of a UE, from its commit to the execution of its effects. The key of
     /// the step identifies it.
-    pub fn step(&self, (ltmsi, key): (Ltmsi, u64), start: Instant, end: Instant) {
+    pub fn record_step(&self, (ltmsi, key): (Ltmsi, u64), start: Instant, end: Instant) {
         let Some(trace) = self.sampled(ltmsi, start) else { return };
         let (id, part) = (step_span(trace, key), Part::Host);
         let (name, kind) = ("step", SpanKind::Internal);
@@ -97,7 +97,7 @@ impl Tracer {
     }
 
     /// Balancer: records a message of a RAN node about a UE.
-    pub fn received(&self, ltmsi: Ltmsi, octets: usize, at: Instant) {
+    pub fn record_received(&self, ltmsi: Ltmsi, octets: usize, at: Instant) {
         let Some(trace) = self.sampled(ltmsi, at) else { return };
         let (id, part) = (trace.span(Part::Balancer, at.as_micros()), Part::Balancer);
         let (name, kind, start, end) = ("message from RAN node", SpanKind::Consumer, at, at);
@@ -106,7 +106,7 @@ impl Tracer {
     }
 
     /// Balancer: records a message to a RAN node about a UE. Its parent is the step of the effect.
-    pub fn sent(&self, (ltmsi, key): (Ltmsi, u64), octets: usize, at: Instant) {
+    pub fn record_sent(&self, (ltmsi, key): (Ltmsi, u64), octets: usize, at: Instant) {
         let Some(trace) = self.sampled(ltmsi, at) else { return };
         let number = if key == 0 { at.as_micros() } else { key };
         let (id, part) = (trace.span(Part::Balancer, MESSAGE_SENT | number), Part::Balancer);
@@ -116,7 +116,7 @@ impl Tracer {
     }
 
     /// Balancer: notes the time of a request of a session to a UPF.
-    pub fn submitted(&self, seid: Seid, key: u64, message: &[u8], at: Instant) {
+    pub fn note_submitted(&self, seid: Seid, key: u64, message: &[u8], at: Instant) {
         if self.sampled(seid.ltmsi(), at).is_none() {
             return;
         }
@@ -133,7 +133,7 @@ impl Tracer {
 
     /// Balancer: records a request to a UPF, from its submission to this response. Its parent is
     /// the step of the effect.
-    pub fn answered(&self, seid: Seid, response: &[u8], at: Instant) {
+    pub fn record_answered(&self, seid: Seid, response: &[u8], at: Instant) {
         let ltmsi = seid.ltmsi();
         if self.sampled(ltmsi, at).is_none() {
             return;
@@ -150,7 +150,7 @@ impl Tracer {
 
     /// UPF: records the execution of a request by its response. The parent is the span of the
     /// balancer.
-    pub fn executed(&self, response: &[u8], start: Instant, end: Instant) {
+    pub fn record_executed(&self, response: &[u8], start: Instant, end: Instant) {
         let Ok(response) = Message::new(response) else { return };
         let Some((_, name)) = request_of(response.message_type()) else { return };
         let ltmsi = Seid(response.seid()).ltmsi();
@@ -199,7 +199,7 @@ fn parent_step(trace: TraceId, (ltmsi, key): (Ltmsi, u64)) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Queued, tests::tracer};
+    use super::super::{ExporterInput, tests::tracer};
     use super::*;
     use vireo_types::Bucket;
     use vireo_wire::pfcp::{Cause, SessionDeletionRequest, SessionDeletionResponse};
@@ -216,16 +216,16 @@ mod tests {
         let body = SessionDeletionResponse::new(Cause::REQUEST_ACCEPTED);
         body.emit(&mut response, seid.0, 4711).expect("encoded");
         let at = |us: u64| Instant(1_000_000 + us);
-        tracer.step((ltmsi, step), at(0), at(1));
-        tracer.submitted(seid, effect, &request, at(2));
-        tracer.executed(&response, at(3), at(4));
-        tracer.answered(seid, &response, at(5));
-        tracer.answered(seid, &response, at(6));
+        tracer.record_step((ltmsi, step), at(0), at(1));
+        tracer.note_submitted(seid, effect, &request, at(2));
+        tracer.record_executed(&response, at(3), at(4));
+        tracer.record_answered(seid, &response, at(5));
+        tracer.record_answered(seid, &response, at(6));
         let spans: Vec<_> = spans
             .try_iter()
             .map(|queued| match queued {
-                Queued::Span(span) => span,
-                Queued::Flush(_) => panic!("no flush"),
+                ExporterInput::Span(span) => span,
+                ExporterInput::Flush(_) => panic!("no flush"),
             })
             .collect();
         let [step, upf, balancer] = spans[..] else { panic!("{spans:#?}") };
@@ -243,10 +243,10 @@ mod tests {
         SessionDeletionRequest::default().emit(&mut request, 77, 0).expect("encoded");
         let seid = |n: usize| Seid::new(Ltmsi::new(Bucket::new((n >> 12) as u16), (n & 0xfff) as u16), 5, 3);
         let count = |tracer: &Tracer| tracer.open.lock().len();
-        (0..2 * OPEN_REQUESTS).for_each(|n| tracer.submitted(seid(n), 1, &request, Instant(1)));
+        (0..2 * OPEN_REQUESTS).for_each(|n| tracer.note_submitted(seid(n), 1, &request, Instant(1)));
         assert_eq!(count(&tracer), OPEN_REQUESTS);
         let later = Instant(61_000_000);
-        (0..2).for_each(|n| tracer.submitted(seid(n), 1, &request, later));
+        (0..2).for_each(|n| tracer.note_submitted(seid(n), 1, &request, later));
         assert_eq!(count(&tracer), 1, "the old ones are removed");
     }
 }

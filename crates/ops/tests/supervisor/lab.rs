@@ -150,7 +150,7 @@ impl Lab {
     /// time until it was detected. The worker's process must be reaped.
     pub(crate) fn down(&self, number: u8, process: u32) -> (ExitCause, Duration) {
         match self.notice() {
-            WorkerEvent::Down { worker, pid, dead, why, noticed } => {
+            WorkerEvent::Down { worker, pid, dead, cause, noticed } => {
                 assert_eq!((worker, pid), (number, process));
                 assert!(!exists(pid), "not reaped before its event");
                 if let Some(dead) = dead {
@@ -158,7 +158,7 @@ impl Lab {
                     self.region.reclaim(dead);
                 }
                 assert_eq!(self.region.pid_of(number), None);
-                (why, noticed)
+                (cause, noticed)
             }
             other => panic!("{other:?}"),
         }

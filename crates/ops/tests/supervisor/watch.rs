@@ -38,8 +38,8 @@ fn worker_exit_is_noticed() {
     // It may have exited before its joining was noticed: the resources it left count.
     let pid = match lab.notice() {
         WorkerEvent::Up { pid, .. } => pid,
-        WorkerEvent::Down { pid, dead, why, .. } => {
-            assert!(why == ExitCause::Exited(3) && dead.is_some() && !exists(pid));
+        WorkerEvent::Down { pid, dead, cause, .. } => {
+            assert!(cause == ExitCause::Exited(3) && dead.is_some() && !exists(pid));
             return;
         }
         other => panic!("{other:?}"),
@@ -57,8 +57,8 @@ fn stopped_worker_is_killed_only_with_work() {
         let pid = lab.launch(1);
         let begun = Instant::now();
         signal(pid, Signal::STOP);
-        let (why, noticed) = lab.down(1, pid);
-        assert_eq!(why, ExitCause::Stopped);
+        let (cause, noticed) = lab.down(1, pid);
+        assert_eq!(cause, ExitCause::Stopped);
         assert!(noticed >= Duration::from_millis(20), "{noticed:?}");
         spans.push(begun.elapsed());
     }
@@ -95,8 +95,8 @@ fn worker_without_progress_is_killed() {
         let pid = lab.launch(3);
         assert!(lab.is_quiet_for(Duration::from_millis(300)), "it has nothing to do");
         lab.busy(3, true);
-        let (why, noticed) = lab.down(3, pid);
-        assert_eq!(why, ExitCause::Stuck);
+        let (cause, noticed) = lab.down(3, pid);
+        assert_eq!(cause, ExitCause::Stuck);
         assert!(noticed >= Duration::from_millis(200), "{noticed:?}");
         println!("{part:?} with work: noticed after {noticed:?}");
     }

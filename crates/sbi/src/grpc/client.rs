@@ -30,7 +30,7 @@ enum Failed {
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failed::Broken(why) => why.fmt(f),
+            Failed::Broken(cause) => cause.fmt(f),
             Failed::Foreign(status) => write!(f, "its answer, of HTTP status {status}, is not in gRPC"),
         }
     }
@@ -99,7 +99,7 @@ fn unreadable(error: GrpcError) -> ClientError {
 fn refused(status: &Status) -> Result<Reply, ClientError> {
     let source = status.source();
     match source.and_then(|source| source.downcast_ref()) {
-        Some(Failed::Broken(why)) => Err(ClientError::Silent(why.to_string())),
+        Some(Failed::Broken(cause)) => Err(ClientError::Silent(cause.to_string())),
         Some(failed @ Failed::Foreign(_)) => Err(ClientError::Encoding(failed.to_string())),
         // The connection broke during the response.
         None if source.is_some() => Err(ClientError::Silent(status.message().to_owned())),

@@ -50,7 +50,7 @@ impl UnaryService<Bytes> for Operation {
         let (server, method, info) = (Arc::clone(&self.server), self.method, self.info.take().unwrap_or_default());
         Box::pin(async move {
             let asked =
-                super::decode_request(method, request.get_ref()).map_err(|why| ProblemDetails::unreadable(&why));
+                super::decode_request(method, request.get_ref()).map_err(|cause| ProblemDetails::unreadable(&cause));
             let reply = match asked {
                 Ok((path, message)) => server.dispatch(path, message, info).await,
                 Err(problem) => Err(problem),
@@ -62,7 +62,7 @@ impl UnaryService<Bytes> for Operation {
 
 fn answer(method: Method, reply: &Reply) -> Result<tonic::Response<Vec<u8>>, Status> {
     // A response that cannot be encoded is an error of this process.
-    let not_encodable = |why: GrpcError| Status::internal(format!("the answer cannot be said: {why}"));
+    let not_encodable = |cause: GrpcError| Status::internal(format!("the answer cannot be said: {cause}"));
     if reply.is_success() {
         return super::encode_response(method, reply).map(tonic::Response::new).map_err(not_encodable);
     }

@@ -66,7 +66,7 @@ impl Associations {
 
     /// Returns the state that another process needs to continue the associations of the main
     /// socket.
-    pub(super) fn known(&self) -> AssociationTable {
+    pub(super) fn table(&self) -> AssociationTable {
         let known = |(id, assoc): (AssocId, &Association)| hot_restart::Association {
             id,
             raw: assoc.raw,
@@ -181,7 +181,7 @@ impl Associations {
     }
 
     /// Handles a notification. Returns true if it produced an event.
-    pub(super) fn notified(
+    pub(super) fn on_notification(
         &mut self,
         number: u32,
         data: &[u8],

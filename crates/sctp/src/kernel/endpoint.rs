@@ -5,7 +5,7 @@ use super::ffi;
 use super::socket::Socket;
 use crate::config::{BindError, Config};
 use crate::endpoint::{Endpoint, Event, SendError};
-use crate::hot_restart::{EndpointHandoff, HandoffError};
+use crate::hot_restart::{EndpointSnapshot, HandoffError};
 use crate::sys::{DATAGRAMS, Reactor, Ready, RecvBatch, Waker};
 use std::io;
 use std::net::SocketAddr;
@@ -57,7 +57,7 @@ impl Kernel {
     /// Creates an endpoint with the socket of another process.
     pub(crate) fn adopt(
         config: &Config,
-        handover: EndpointHandoff,
+        handover: EndpointSnapshot,
         driver: String,
     ) -> Result<Box<dyn Endpoint>, BindError> {
         let mut this = Kernel::new(config, driver)?;
@@ -92,7 +92,7 @@ impl Kernel {
                 let info: Option<ffi::RcvInfo> = self.received.ancillary(slot, libc::IPPROTO_SCTP, ffi::SCTP_RCVINFO);
                 let Some(received) = self.received.get(slot) else { continue };
                 let event = if flags & ffi::MSG_NOTIFICATION != 0 {
-                    self.associations.notified(number, received.data, received.from, sink)
+                    self.associations.on_notification(number, received.data, received.from, sink)
                 } else if let Some(info) = info {
                     let whole = flags & libc::MSG_EOR != 0;
                     self.associations.message(number, &info, received.data, whole, sink)
@@ -221,10 +221,10 @@ impl Endpoint for Kernel {
         self.associations.config.port
     }
 
-    fn hand_over(&self) -> Result<EndpointHandoff, HandoffError> {
+    fn snapshot(&self) -> Result<EndpointSnapshot, HandoffError> {
         let sockets = &self.associations.sockets;
         let main = sockets.get(&MAIN).filter(|_| sockets.len() == 1).ok_or(HandoffError::Client)?;
-        Ok(EndpointHandoff::new(main.share()?, self.associations.known()))
+        Ok(EndpointSnapshot::new(main.share()?, self.associations.table()))
     }
 
     fn detach(mut self: Box<Self>) {

@@ -1,9 +1,9 @@
 //! An endpoint of a memory network.
 
-use super::network::{Network, Queued};
+use super::network::{Network, QueuedEvent};
 use crate::assocs::stream;
 use crate::endpoint::{Endpoint, Event, MAX_MESSAGE, SendError};
-use crate::hot_restart::{AssociationTable, EndpointHandoff, HandoffError};
+use crate::hot_restart::{AssociationTable, EndpointSnapshot, HandoffError};
 use crate::sys::{Reactor, Ready, Waker};
 use std::collections::VecDeque;
 use std::io;
@@ -22,7 +22,7 @@ pub(super) struct Memory {
     port: u16,
     reactor: Reactor,
     /// Events being delivered; empty between polls.
-    delivering: VecDeque<Queued>,
+    delivering: VecDeque<QueuedEvent>,
     /// Buffers of delivered messages, for reuse by the network.
     used: Vec<Vec<u8>>,
     /// True if another endpoint owns the state: after `detach`, and for an adopted one until the
@@ -50,13 +50,13 @@ impl Memory {
         let room = SPARE.saturating_sub(node.spare.len());
         node.spare.extend(self.used.drain(..).take(room));
         for event in &self.delivering {
-            let Queued::Message { assoc, data, .. } = event else { continue };
+            let QueuedEvent::Message { assoc, data, .. } = event else { continue };
             let Some(other) = state.halves.get(assoc).and_then(|half| half.other) else { continue };
             let Some(half) = state.halves.get_mut(&other) else { continue };
             half.queued = half.queued.saturating_sub(data.len());
             if half.full && half.queued <= half.limit / 2 {
                 half.full = false;
-                state.notify(other, Queued::Writable { assoc: other });
+                state.notify(other, QueuedEvent::Writable { assoc: other });
             }
         }
         // A shutdown is complete when everything that the closing side sent has been received.
@@ -71,15 +71,15 @@ impl Memory {
         let count = self.delivering.len();
         for event in self.delivering.drain(..) {
             match event {
-                Queued::Up { assoc, peer, outbound_streams } => sink(Event::Up { assoc, peer, outbound_streams }),
-                Queued::Restarted { assoc } => sink(Event::Restarted { assoc }),
-                Queued::Down { assoc, reason } => sink(Event::Down { assoc, reason }),
-                Queued::Unacknowledged { assoc, stream, ppid, data } => {
+                QueuedEvent::Up { assoc, peer, outbound_streams } => sink(Event::Up { assoc, peer, outbound_streams }),
+                QueuedEvent::Restarted { assoc } => sink(Event::Restarted { assoc }),
+                QueuedEvent::Down { assoc, reason } => sink(Event::Down { assoc, reason }),
+                QueuedEvent::Unacknowledged { assoc, stream, ppid, data } => {
                     sink(Event::Unacknowledged { assoc, stream, ppid, data: &data });
                 }
-                Queued::Writable { assoc } => sink(Event::Writable { assoc }),
-                Queued::Alive { assoc } => sink(Event::Alive { assoc }),
-                Queued::Message { assoc, stream, ppid, mut data } => {
+                QueuedEvent::Writable { assoc } => sink(Event::Writable { assoc }),
+                QueuedEvent::Alive { assoc } => sink(Event::Alive { assoc }),
+                QueuedEvent::Message { assoc, stream, ppid, mut data } => {
                     sink(Event::Message { assoc, stream, ppid, data: &data });
                     data.clear();
                     if self.used.len() < SPARE {
@@ -150,7 +150,7 @@ impl Endpoint for Memory {
             let spare = owner.and_then(|owner| state.nodes.get_mut(&owner)?.spare.pop());
             let mut copy = spare.unwrap_or_default();
             copy.extend_from_slice(data);
-            let waker = state.queue(other, Queued::Message { assoc: other, stream, ppid, data: copy });
+            let waker = state.queue(other, QueuedEvent::Message { assoc: other, stream, ppid, data: copy });
             // Waking is a system call, and the other side may need the network.
             drop(state);
             if let Some(waker) = waker {
@@ -184,10 +184,10 @@ impl Endpoint for Memory {
         let mut state = self.network.lock();
         let half = state.halves.get(&assoc).filter(|half| half.owner == self.number && half.up);
         let answers = half.is_some_and(|half| state.reaches(half));
-        let is_answer = |event: &Queued| matches!(event, Queued::Alive { assoc: of } if *of == assoc);
+        let is_answer = |event: &QueuedEvent| matches!(event, QueuedEvent::Alive { assoc: of } if *of == assoc);
         let answered = state.nodes.get(&self.number).is_some_and(|node| node.queue.iter().any(is_answer));
         if answers && !answered {
-            state.notify(assoc, Queued::Alive { assoc });
+            state.notify(assoc, QueuedEvent::Alive { assoc });
         }
     }
 
@@ -212,8 +212,8 @@ impl Endpoint for Memory {
     }
 
     /// Hands off the descriptor of the waker. All other state is in the network.
-    fn hand_over(&self) -> Result<EndpointHandoff, HandoffError> {
-        Ok(EndpointHandoff::new(self.reactor.waker().share()?, AssociationTable::default()))
+    fn snapshot(&self) -> Result<EndpointSnapshot, HandoffError> {
+        Ok(EndpointSnapshot::new(self.reactor.waker().share()?, AssociationTable::default()))
     }
 
     fn detach(mut self: Box<Self>) {

@@ -4,7 +4,7 @@ use super::endpoint::Memory;
 use crate::assocs::next_id;
 use crate::config::{BindError, Config};
 use crate::endpoint::Endpoint;
-use crate::hot_restart::EndpointHandoff;
+use crate::hot_restart::EndpointSnapshot;
 use crate::sys::Waker;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -18,7 +18,7 @@ pub struct Network(Arc<Mutex<State>>);
 
 /// An event that waits for the next poll of an endpoint.
 #[derive(Debug)]
-pub(super) enum Queued {
+pub(super) enum QueuedEvent {
     Up { assoc: AssocId, peer: SocketAddr, outbound_streams: u16 },
     Restarted { assoc: AssocId },
     Down { assoc: AssocId, reason: &'static str },
@@ -51,7 +51,7 @@ pub(super) struct AssociationSide {
 pub(super) struct Node {
     pub(super) config: Config,
     pub(super) waker: Waker,
-    pub(super) queue: VecDeque<Queued>,
+    pub(super) queue: VecDeque<QueuedEvent>,
     /// Message buffers for reuse.
     pub(super) spare: Vec<Vec<u8>>,
     next_port: u16,
@@ -62,7 +62,7 @@ impl Node {
     ///
     /// Every poll empties the queue before it waits. So only an event for an empty queue can find
     /// the endpoint waiting.
-    fn push(&mut self, event: Queued) -> Option<Waker> {
+    fn push(&mut self, event: QueuedEvent) -> Option<Waker> {
         let waker = self.queue.is_empty().then(|| self.waker.clone());
         self.queue.push_back(event);
         waker
@@ -114,7 +114,7 @@ impl Network {
     }
 
     /// Continues an endpoint of this network that was handed off; `config` is that of its binding.
-    pub fn adopt(&self, config: &Config, handover: EndpointHandoff) -> Result<Box<dyn Endpoint>, BindError> {
+    pub fn adopt(&self, config: &Config, handover: EndpointSnapshot) -> Result<Box<dyn Endpoint>, BindError> {
         let waker = Waker::adopt(handover.socket);
         let reactor = crate::sys::Reactor::with(waker).map_err(BindError::system("making an epoll instance"))?;
         let address = config.addresses.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into());
@@ -184,7 +184,7 @@ impl Network {
 
 impl State {
     /// Queues an event for the owner of an association and wakes it.
-    pub(super) fn notify(&mut self, assoc: AssocId, event: Queued) {
+    pub(super) fn notify(&mut self, assoc: AssocId, event: QueuedEvent) {
         if let Some(waker) = self.queue(assoc, event) {
             waker.wake();
         }
@@ -193,7 +193,7 @@ impl State {
     /// Queues an event for the owner of an association, and returns the waker to call.
     ///
     /// The caller should release the lock of the network before it wakes the owner.
-    pub(super) fn queue(&mut self, assoc: AssocId, event: Queued) -> Option<Waker> {
+    pub(super) fn queue(&mut self, assoc: AssocId, event: QueuedEvent) -> Option<Waker> {
         let owner = self.halves.get(&assoc)?.owner;
         self.nodes.get_mut(&owner)?.push(event)
     }
@@ -202,9 +202,9 @@ impl State {
     pub(super) fn end(&mut self, assoc: AssocId, reason: &'static str) {
         let unacknowledged = self.halves.get_mut(&assoc).map(|half| std::mem::take(&mut half.unacknowledged));
         for (stream, ppid, data) in unacknowledged.into_iter().flatten() {
-            self.notify(assoc, Queued::Unacknowledged { assoc, stream, ppid, data });
+            self.notify(assoc, QueuedEvent::Unacknowledged { assoc, stream, ppid, data });
         }
-        self.notify(assoc, Queued::Down { assoc, reason });
+        self.notify(assoc, QueuedEvent::Down { assoc, reason });
         if let Some(half) = self.halves.remove(&assoc)
             && let Some(other) = half.other.and_then(|other| self.halves.get_mut(&other))
         {
@@ -272,9 +272,9 @@ impl State {
                 half.unacknowledged.clear();
             }
         }
-        let up = Queued::Up { assoc: other, peer: local, outbound_streams: their_streams };
-        self.notify(other, if known.is_some() { Queued::Restarted { assoc: other } } else { up });
-        self.notify(assoc, Queued::Up { assoc, peer, outbound_streams });
+        let up = QueuedEvent::Up { assoc: other, peer: local, outbound_streams: their_streams };
+        self.notify(other, if known.is_some() { QueuedEvent::Restarted { assoc: other } } else { up });
+        self.notify(assoc, QueuedEvent::Up { assoc, peer, outbound_streams });
     }
 
     /// Returns true if messages of this side arrive.

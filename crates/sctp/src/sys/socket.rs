@@ -21,7 +21,7 @@ pub(crate) fn bind(fd: &OwnedFd, to: SocketAddr) -> io::Result<()> {
 }
 
 /// Maximum number of datagrams that [`discard`] drops.
-const DISCARDED: usize = 1 << 16;
+const MAX_DISCARDED_DATAGRAMS: usize = 1 << 16;
 
 /// Drops the packets that a raw socket received before it was bound.
 ///
@@ -30,7 +30,7 @@ pub(crate) fn discard(fd: &OwnedFd) {
     let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
     // SAFETY: the descriptor is open, and nothing is written where there is no room
     let more = || unsafe { libc::recv(fd.as_raw_fd(), std::ptr::null_mut(), 0, flags) } >= 0;
-    (0..DISCARDED).take_while(|_| more()).for_each(drop);
+    (0..MAX_DISCARDED_DATAGRAMS).take_while(|_| more()).for_each(drop);
 }
 
 /// Sets an option whose value is the plain structure `T`.

@@ -335,7 +335,7 @@ impl Associations {
         let (low, assocs, sockets) = (self.send_buffer / 2, &self.assocs, &self.sockets);
         self.blocked.retain(|id| {
             let bound = assocs.get(*id).and_then(|assoc| Some((assoc, sockets.get(&assoc.socket)?)));
-            let queued = bound.and_then(|(assoc, bound)| library.queued(&bound.socket, assoc.raw));
+            let queued = bound.and_then(|(assoc, bound)| library.queued_bytes(&bound.socket, assoc.raw));
             if queued.is_some_and(|queued| queued <= low) {
                 free.push(*id);
             }

@@ -245,7 +245,7 @@ impl Library {
     }
 
     /// Returns the bytes that an association has queued; `None` if it ended.
-    pub(super) fn queued(&mut self, socket: &Socket, assoc: u32) -> Option<u32> {
+    pub(super) fn queued_bytes(&mut self, socket: &Socket, assoc: u32) -> Option<u32> {
         let mut stat = ffi::sctp_sockstat { assoc_id: assoc, total_sndbuf: 0, total_recv_buf: 0 };
         let mut size = size_of::<ffi::sctp_sockstat>() as libc::socklen_t;
         let (raw, option) = (socket.raw.as_ptr(), ffi::SCTP_GET_SNDBUF_USE);

@@ -430,7 +430,7 @@ pub(crate) fn garbage_is_ignored(world: &dyn World) {
 pub(crate) fn adopted_endpoint_continues_associations(world: &dyn World) {
     let (mut server, mut client) = connected(world, 38412, |_| ());
     let (from, to) = (client.only(), server.only());
-    let handover = match server.endpoint.hand_over() {
+    let handover = match server.endpoint.snapshot() {
         Err(HandoffError::InProcess) if !world.hands_over() => return,
         other => other.expect("it is handed over"),
     };
@@ -441,7 +441,7 @@ pub(crate) fn adopted_endpoint_continues_associations(world: &dyn World) {
 
     // A message that arrives while no process reads the socket.
     client.endpoint.send(from, 1, NGAP, &[2]).expect("send");
-    let next = world.adopt(&server_config(world, 38412), server.endpoint.hand_over().expect("it is handed over"));
+    let next = world.adopt(&server_config(world, 38412), server.endpoint.snapshot().expect("it is handed over"));
     let next = Peer { up: std::mem::take(&mut server.up), ..Peer::new(next) };
     let before = std::mem::replace(&mut server, next);
     before.endpoint.detach();

@@ -4,7 +4,7 @@ use crate::doomed::Doomed;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
-use vireo_sctp::{Config, Endpoint, EndpointHandoff, Event, SendError};
+use vireo_sctp::{Config, Endpoint, EndpointSnapshot, Event, SendError};
 use vireo_types::AssocId;
 
 /// Timeout of all operations that are not a timeout themselves.
@@ -173,7 +173,7 @@ pub(crate) trait World {
         true
     }
     /// Continues an endpoint that was handed off; `config` is that of its binding.
-    fn adopt(&self, config: &Config, handover: EndpointHandoff) -> Box<dyn Endpoint>;
+    fn adopt(&self, config: &Config, handover: EndpointSnapshot) -> Box<dyn Endpoint>;
     /// Waits until associations with a silent peer must have ended.
     fn time_out(&self) {}
     /// Sends bytes that are not SCTP to a server. Returns false if the driver has no network.

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 use vireo_sctp::memory::Network;
-use vireo_sctp::{BindError, Config, Driver, Endpoint, EndpointHandoff, adopt, bind};
+use vireo_sctp::{BindError, Config, Driver, Endpoint, EndpointSnapshot, adopt, bind};
 
 /// Time within which the port of an earlier endpoint is free. A process that another test starts
 /// holds the port until its program begins.
@@ -30,7 +30,7 @@ impl World for Memory {
         self.0.bind(config).expect("bind")
     }
 
-    fn adopt(&self, config: &Config, handover: EndpointHandoff) -> Box<dyn Endpoint> {
+    fn adopt(&self, config: &Config, handover: EndpointSnapshot) -> Box<dyn Endpoint> {
         self.0.adopt(config, handover).expect("it goes on")
     }
 
@@ -152,7 +152,7 @@ impl World for Loopback {
         self.driver == Driver::Kernel
     }
 
-    fn adopt(&self, config: &Config, handover: EndpointHandoff) -> Box<dyn Endpoint> {
+    fn adopt(&self, config: &Config, handover: EndpointSnapshot) -> Box<dyn Endpoint> {
         adopt(config, handover).expect("it goes on")
     }
 

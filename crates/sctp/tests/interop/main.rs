@@ -136,8 +136,8 @@ fn guest() {
                 match (ppid, &data[..]) {
                     (ORDER, END) => return,
                     (ORDER, WHY) => {
-                        let why = *peer.downs.last().expect("one ended");
-                        peer.answer(assoc, stream, ppid, why.as_bytes());
+                        let cause = *peer.downs.last().expect("one ended");
+                        peer.answer(assoc, stream, ppid, cause.as_bytes());
                     }
                     (ORDER, RESTARTS) => {
                         let restarts = peer.restarted.to_string();

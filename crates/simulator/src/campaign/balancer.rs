@@ -3,7 +3,7 @@
 use super::controller::{BEAT, SILENCE};
 use super::message::{Input, Message, NumberedInput};
 use super::mutation::Mutation;
-use super::network::{ConnectionEnd, Due, Event, MS, Network, Process};
+use super::network::{ConnectionEnd, Event, MS, Network, Process, TimerEvent};
 use super::ran::{self, RanEvent};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -28,7 +28,7 @@ pub(super) const SLICES: usize = 2;
 const MISSES: u32 = 4;
 const OBJECTIVE: Duration = Duration::from_millis(200);
 /// Time for which an input may wait for a serving host.
-const SERVED_WITHIN: u64 = 51 * MS;
+const SERVING_TIMEOUT: u64 = 51 * MS;
 
 /// Connections of hosts, by the machine's numbers.
 type Ends = BTreeMap<ConnectionId, ConnectionEnd>;
@@ -144,7 +144,7 @@ impl BalancerIo<'_> {
                 (None, false) => {}
             }
         }
-        let until = self.network.clock.now() + SERVED_WITHIN;
+        let until = self.network.clock.now() + SERVING_TIMEOUT;
         self.network.oracle.on_input_sent(envelope.number, is_served.then_some((bucket, until)));
         !is_served || envelope.receiver == Receiver::ServingHost
     }
@@ -155,7 +155,7 @@ impl Balancer {
         let process = network.spawn();
         let end = network.open(process, Process(0));
         network.send(end, Message::JoinBalancer(None));
-        network.due(process, BEAT, Due::Tick);
+        network.due(process, BEAT, TimerEvent::Tick);
         let gnbs = if network.has_several_balancers { 0..0 } else { ran::node_numbers(network.rats) };
         let early = gnbs.map(|gnb| PeerEvent::Up { assoc: ran::assoc(gnb), peer: ran::address(gnb) });
         Balancer {
@@ -252,8 +252,8 @@ impl Balancer {
         }
     }
 
-    pub(super) fn is_due(&mut self, network: &mut Network, due: &Due) {
-        if matches!(due, Due::Late) {
+    pub(super) fn is_due(&mut self, network: &mut Network, due: &TimerEvent) {
+        if matches!(due, TimerEvent::Late) {
             self.late_at = u64::MAX;
             self.on(network, balancer::Input::Room);
             self.check_served(network);
@@ -273,7 +273,7 @@ impl Balancer {
         if network.has_several_balancers {
             self.on(network, balancer::Input::NgapSent);
         }
-        network.due(self.process, BEAT, Due::Tick);
+        network.due(self.process, BEAT, TimerEvent::Tick);
     }
 
     /// Handles a message of a gNB or of the UPF.
@@ -304,7 +304,7 @@ impl Balancer {
         let after = due.since(network.time(self.process)).0 + 1;
         if network.clock.now() + after < self.late_at {
             self.late_at = network.clock.now() + after;
-            network.due(self.process, after, Due::Late);
+            network.due(self.process, after, TimerEvent::Late);
         }
     }
 

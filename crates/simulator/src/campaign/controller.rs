@@ -3,7 +3,7 @@
 //! The controller writes its results to a store, which does not fail, before they take effect.
 
 use super::message::Message;
-use super::network::{ConnectionEnd, Due, MS, Network, Process};
+use super::network::{ConnectionEnd, MS, Network, Process, TimerEvent};
 use rand::Rng;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -63,7 +63,7 @@ pub(super) struct Controller {
 }
 
 /// Output side of the machine.
-struct Wires<'a> {
+struct ControllerOutput<'a> {
     network: &'a mut Network,
     process: Process,
     ends: &'a mut BTreeMap<ConnectionId, ConnectionEnd>,
@@ -73,7 +73,7 @@ struct Wires<'a> {
     gone_balancers: &'a mut Vec<BalancerId>,
 }
 
-impl Output for Wires<'_> {
+impl Output for ControllerOutput<'_> {
     fn send(&mut self, connection: ConnectionId, message: &ToMember) {
         if let Some(end) = self.ends.get(&connection) {
             self.network.send(*end, for_member(message));
@@ -92,7 +92,7 @@ impl Output for Wires<'_> {
         // confirmation.
         *self.store = Some(state);
         let after = self.network.random.random_range(MS..15 * MS);
-        self.network.due(self.process, after, Due::Written(epoch));
+        self.network.due(self.process, after, TimerEvent::Written(epoch));
     }
 
     fn notify(&mut self, notice: Notice<'_>) {
@@ -139,7 +139,7 @@ impl Controller {
             alone: false,
         };
         let machine = new_machine(network, process, settings.clone(), None);
-        network.due(process, TICK, Due::Tick);
+        network.due(process, TICK, TimerEvent::Tick);
         Controller {
             process,
             machine,
@@ -161,7 +161,7 @@ impl Controller {
         }
         self.machine = new_machine(network, self.process, settings, self.store.clone());
         self.ends.clear();
-        network.due(self.process, TICK, Due::Tick);
+        network.due(self.process, TICK, TimerEvent::Tick);
     }
 
     fn map(&self) -> Option<&ClusterMap> {
@@ -205,7 +205,7 @@ impl Controller {
         let (process, ends, store) = (self.process, &mut self.ends, &mut self.store);
         let (evicted_hosts, rebalances) = (&mut self.evicted_hosts, &mut self.rebalances);
         let gone_balancers = &mut self.gone_balancers;
-        let mut network = Wires { network, process, ends, store, evicted_hosts, rebalances, gone_balancers };
+        let mut network = ControllerOutput { network, process, ends, store, evicted_hosts, rebalances, gone_balancers };
         self.machine.on(input, now, &mut network);
     }
 
@@ -232,13 +232,13 @@ impl Controller {
         self.on(network, machine::Input::Advance);
     }
 
-    pub(super) fn is_due(&mut self, network: &mut Network, due: &Due) {
+    pub(super) fn is_due(&mut self, network: &mut Network, due: &TimerEvent) {
         match due {
-            Due::Tick => {
+            TimerEvent::Tick => {
                 self.on(network, machine::Input::Advance);
-                network.due(self.process, TICK, Due::Tick);
+                network.due(self.process, TICK, TimerEvent::Tick);
             }
-            Due::Written(epoch) => self.on(network, machine::Input::Stored(*epoch)),
+            TimerEvent::Written(epoch) => self.on(network, machine::Input::Stored(*epoch)),
             _ => {}
         }
     }

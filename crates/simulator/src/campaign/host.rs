@@ -12,7 +12,7 @@ mod serving;
 use super::controller::{self, BEAT, SILENCE};
 use super::message::{Input, Message, NumberedInput};
 use super::mutation::Mutation;
-use super::network::{ConnectionEnd, Due, MS, Network, Process};
+use super::network::{ConnectionEnd, MS, Network, Process, TimerEvent};
 use super::oracle::Violation;
 use super::ran;
 use super::ues::{Pending, UeEvent, UeKey, Ues};
@@ -93,7 +93,7 @@ impl Host {
         let process = network.spawn();
         let controller = network.open(process, Process(0));
         network.send(controller, Message::JoinHost(None));
-        network.due(process, TICK, Due::Tick);
+        network.due(process, TICK, TimerEvent::Tick);
         Host {
             process,
             replication,
@@ -211,33 +211,33 @@ impl Host {
         if std::mem::replace(&mut self.ready, true) {
             network.send(self.controller, Message::Ready);
         } else {
-            network.due(self.process, 5 * MS, Due::Starts);
+            network.due(self.process, 5 * MS, TimerEvent::Starts);
         }
         for (epoch, host) in &self.caught_up {
             network.send(self.controller, Message::CaughtUp { epoch: *epoch, host: *host });
         }
     }
 
-    pub(super) fn is_due(&mut self, network: &mut Network, due: &Due) {
+    pub(super) fn is_due(&mut self, network: &mut Network, due: &TimerEvent) {
         match due {
-            Due::Starts => network.send(self.controller, Message::Ready),
-            Due::Tick => self.tick(network),
-            Due::Step(slot) => self.step(network, *slot),
-            Due::Deadline(slot) => self.deadline(network, *slot),
-            Due::Authenticated(slot, request) => {
+            TimerEvent::Starts => network.send(self.controller, Message::Ready),
+            TimerEvent::Tick => self.tick(network),
+            TimerEvent::Step(slot) => self.step(network, *slot),
+            TimerEvent::Deadline(slot) => self.deadline(network, *slot),
+            TimerEvent::Authenticated(slot, request) => {
                 let answer = ran::authenticate(network, request);
                 self.deliver(network, *slot, 0, UeEvent::Authentication(Box::new(answer)));
             }
-            Due::Served(ltmsi) => self.served_step(network, *ltmsi),
-            Due::ReplicaDeadline(ltmsi) => self.replica_deadline(network, *ltmsi),
-            Due::Written(_) | Due::Late => {}
+            TimerEvent::Served(ltmsi) => self.served_step(network, *ltmsi),
+            TimerEvent::ReplicaDeadline(ltmsi) => self.replica_deadline(network, *ltmsi),
+            TimerEvent::Written(_) | TimerEvent::Late => {}
         }
         self.advance(network);
     }
 
     fn tick(&mut self, network: &mut Network) {
         let now = network.clock.now();
-        network.due(self.process, TICK, Due::Tick);
+        network.due(self.process, TICK, TimerEvent::Tick);
         self.post_copies(network);
         self.send_due_acks(network);
         let leaves = self.machine.as_ref().is_some_and(|machine| machine.last_barrier().is_some());

@@ -53,7 +53,7 @@ impl ConnectionEnd {
 
 /// Timer event of a process, by its clock.
 #[derive(Clone, Debug)]
-pub(super) enum Due {
+pub(super) enum TimerEvent {
     /// Each 10 to 50 ms: checks for silent peers and retransmissions.
     Tick,
     /// Host: the next event of a UE is due for its step.
@@ -83,9 +83,9 @@ pub(super) enum Event {
     Closed {
         at: ConnectionEnd,
     },
-    Due {
+    Timer {
         process: Process,
-        due: Due,
+        due: TimerEvent,
     },
     /// Event of the RAN, the UPF or the home network, which do not fail.
     Ran(RanEvent),
@@ -219,8 +219,8 @@ impl Network {
     }
 
     /// Schedules a timer event of a process after this many microseconds.
-    pub(super) fn due(&mut self, process: Process, after: u64, due: Due) {
-        self.clock.after(after, Event::Due { process, due });
+    pub(super) fn due(&mut self, process: Process, after: u64, due: TimerEvent) {
+        self.clock.after(after, Event::Timer { process, due });
     }
 
     /// Draws the delay of a message.
@@ -414,7 +414,7 @@ impl Network {
             let event = self.clock.next_before(end)?;
             let of = match &event {
                 Event::Arrives { at, .. } | Event::Closed { at } => self.at(*at),
-                Event::Due { process, .. } => *process,
+                Event::Timer { process, .. } => *process,
                 Event::Ran(_)
                 | Event::Starts
                 | Event::BalancerStarts(_)

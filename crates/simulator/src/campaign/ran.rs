@@ -4,8 +4,8 @@
 //! and the home network.
 
 mod associations;
-mod course;
 mod dialect;
+mod handover_outcome;
 mod home;
 mod moves;
 
@@ -16,8 +16,8 @@ use super::message::Input;
 use super::network::{CLOCK_DIFFERENCE, Event, MS, Network, Process};
 use super::oracle::Violation;
 use associations::{Link, dialect_of, gnb_of, neighbour};
-use course::Move;
 use dialect::{Node, NodeEvent, Phone, kind_of, requested_target, uplink_nas_of};
+use handover_outcome::Move;
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -608,7 +608,9 @@ impl Ran {
             return self.on_ue_timeout(network, n);
         }
         let capability = (self.profile.ciphering, self.profile.integrity);
-        let Some(handover) = self.nodes[at].hand_over(ran, capability) else { return self.on_ue_timeout(network, n) };
+        let Some(handover) = self.nodes[at].take_handover_context(ran, capability) else {
+            return self.on_ue_timeout(network, n);
+        };
         let mut out = Outbox::default();
         let source = self.links[at].iter().map(|link| link.assoc).collect();
         let device = &mut self.devices[n];

@@ -6,7 +6,7 @@ use super::balancer::SLICES;
 use super::host::{Host, UeMail};
 use super::message::{Message, NumberedInput};
 use super::mutation::Mutation;
-use super::network::{Due, Network, Process};
+use super::network::{Network, Process, TimerEvent};
 use super::oracle::{self, Counts, Violation};
 use super::ran;
 use rand::Rng;
@@ -277,7 +277,7 @@ impl Ues {
         for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
             self.tmsis.insert(tmsi, slot);
         }
-        self.nodes.moved(UeKey::Own(slot), [None; 2], connections(ue));
+        self.nodes.update_connections(UeKey::Own(slot), [None; 2], connections(ue));
         schedule(network, process, slot, ue.deadline());
         slot
     }
@@ -289,7 +289,7 @@ impl Ues {
         self.supis.retain(|_, of| *of != slot);
         let ue = self.ues.remove(&slot)?;
         if let Some(context) = ue.decode() {
-            self.nodes.moved(UeKey::Own(slot), connections(&context), [None; 2]);
+            self.nodes.update_connections(UeKey::Own(slot), connections(&context), [None; 2]);
         }
         Some(ue)
     }
@@ -314,7 +314,7 @@ impl Ues {
 pub(super) fn schedule(network: &mut Network, process: Process, slot: u32, deadline: Option<Instant>) {
     if let Some(deadline) = deadline {
         let after = deadline.since(network.time(process)).0;
-        network.due(process, after + 1, Due::Deadline(slot));
+        network.due(process, after + 1, TimerEvent::Deadline(slot));
     }
 }
 
@@ -431,7 +431,7 @@ impl Host {
         ue.mailbox.push_back((input, event));
         if ue.mailbox.len() == 1 {
             let after = network.step_delay(self.process);
-            network.due(self.process, after, Due::Step(slot));
+            network.due(self.process, after, TimerEvent::Step(slot));
         }
     }
 
@@ -450,7 +450,7 @@ impl Host {
         network.oracle.on_executed(input);
         if !ue.mailbox.is_empty() {
             let after = network.step_delay(self.process);
-            network.due(self.process, after, Due::Step(slot));
+            network.due(self.process, after, TimerEvent::Step(slot));
         }
         let before = ue.decode();
         let Some(event) = admitted(before.as_ref(), &event) else {
@@ -627,8 +627,8 @@ impl Host {
 
     /// Applies the change of a UE's connections by a step. A UE whose RAN node was lost during the
     /// step becomes idle.
-    fn moved(&mut self, network: &mut Network, slot: u32, (before, after): (Connections, Connections)) {
-        self.ues.nodes.moved(UeKey::Own(slot), before, after);
+    fn update_nodes(&mut self, network: &mut Network, slot: u32, (before, after): (Connections, Connections)) {
+        self.ues.nodes.update_connections(UeKey::Own(slot), before, after);
         for assoc in after.into_iter().flatten() {
             if self.ues.nodes.get(assoc).is_none() {
                 self.deliver(network, slot, 0, UeEvent::ConnectionLost { assoc });
@@ -682,7 +682,7 @@ impl Host {
     /// Executes the effects of a commit.
     pub(super) fn emit_effects(&mut self, network: &mut Network, pending: Pending) {
         network.oracle.on_result(pending.outbox.input, pending.outbox.key);
-        self.moved(network, pending.slot, pending.outbox.connections);
+        self.update_nodes(network, pending.slot, pending.outbox.connections);
         if let Some(input) = pending.outbox.connecting_input() {
             self.ues.nodes.on_connected(UeKey::Own(pending.slot), input);
         }
@@ -765,7 +765,7 @@ impl Host {
 
     pub(super) fn authenticate(&self, network: &mut Network, slot: u32, request: AuthenticationRequest) {
         let after = network.random.random_range(300..3_000);
-        network.due(self.process, after, Due::Authenticated(slot, Box::new(request)));
+        network.due(self.process, after, TimerEvent::Authenticated(slot, Box::new(request)));
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::Setup;
 use super::clock::{Clock, Nanos};
+use super::host_weights::bucket_map;
 use super::run::nanos;
-use super::slow_loop::bucket_map;
 use super::workload::{KINDS, Procedure, Slice, Workload, WorkloadError};
 use vireo_core::placement::balance::map::BucketMap;
 use vireo_core::schedule::kind::NfKind;

@@ -237,7 +237,7 @@ fn connection(host: HostId) -> ConnectionId {
 
 #[cfg(test)]
 mod tests {
-    use super::super::slow_loop::bucket_map;
+    use super::super::host_weights::bucket_map;
     use super::*;
     use vireo_core::placement::balance::load_table::{LoadTable, PoolReport};
     use vireo_core::placement::balance::ring::WeightedHost;
@@ -263,7 +263,7 @@ mod tests {
             let fleet = HostSet::new(hosts.clone()).with(prefer);
             let mut loads = LoadTable::new(2 * KINDS, Duration::from_millis(600));
             let mut rng = vireo_emulator::load::Rng::new(3);
-            let (mut under_way, mut replicas): (Vec<(Delivery, usize)>, u32) = (Vec::new(), 0);
+            let (mut in_progress, mut replicas): (Vec<(Delivery, usize)>, u32) = (Vec::new(), 0);
             for n in 1..3000 {
                 let now = Instant(1_000_000 + u64::from(n) * 300);
                 if n % 100 == 1 {
@@ -290,11 +290,11 @@ mod tests {
                     "{policy:?} {prefer:?}"
                 );
                 replicas += u32::from(delivery.receiver == Receiver::ServingHost);
-                loads.sent(expected.host, pool, TIME);
-                under_way.push((delivery, pool));
+                loads.on_sent(expected.host, pool, TIME);
+                in_progress.push((delivery, pool));
                 if rng.below(10) < 9 {
-                    let (ended, pool) = under_way.swap_remove(rng.below(under_way.len()));
-                    loads.ended(HostId(ended.host), pool, TIME);
+                    let (ended, pool) = in_progress.swap_remove(rng.below(in_progress.len()));
+                    loads.on_ended(HostId(ended.host), pool, TIME);
                     // The message tells where the owner is; any host may report to the balancer.
                     balancer.on_done(ended.host, ended.input, now);
                 }

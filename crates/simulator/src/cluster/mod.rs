@@ -20,10 +20,10 @@ mod cap;
 pub(crate) mod clock;
 mod comparison;
 mod host;
+mod host_weights;
 mod outcome;
 mod run;
 mod serving_cost;
-mod slow_loop;
 #[cfg(test)]
 mod tests;
 mod workload;
@@ -34,7 +34,7 @@ pub use comparison::Comparison;
 pub use outcome::{Outcome, PoolOutcome, ServedCounts};
 pub use run::simulate;
 pub use serving_cost::{ServingCost, ServingCostError};
-pub use workload::{Heavy, Procedure, Slice, Workload, WorkloadError};
+pub use workload::{HeavyUes, Procedure, Slice, Workload, WorkloadError};
 
 use vireo_core::placement::balance::steer;
 use vireo_core::schedule::dispatch;

@@ -32,7 +32,7 @@ pub struct Outcome {
     /// Number of times that an idle core received work.
     pub woken: u64,
     /// Procedures in progress at the end that were not late yet.
-    pub under_way: u64,
+    pub in_progress: u64,
     #[serde(flatten)]
     pub served: ServedCounts,
 }

@@ -4,8 +4,8 @@ use super::arrivals::{Arriving, Traffic, sampled};
 use super::balancer::{Balancer, Delivery, Message};
 use super::clock::{Clock, Nanos};
 use super::host::{Host, Job, Part, Shares};
+use super::host_weights::{HostWeights, bucket_map};
 use super::outcome::{Outcome, PoolCounters, ServedCounts};
-use super::slow_loop::{SlowLoop, bucket_map};
 use super::workload::{KINDS, Slice, Workload, WorkloadError};
 use super::{Binding, Profile, Setup};
 use std::collections::HashMap;
@@ -93,7 +93,7 @@ struct ClusterRun<'a> {
     map: BucketMap,
     ue_table: UeTable,
     balancer: Option<Balancer>,
-    slow_loop: Option<SlowLoop>,
+    host_weights: Option<HostWeights>,
     shares: Shares,
     hosts: Vec<Host>,
     pools: Vec<Option<Pool>>,
@@ -152,7 +152,7 @@ impl<'a> ClusterRun<'a> {
             clock: Clock::new(),
             ue_table: UeTable { ring: Ring::new(&weighted, seed), maglev: Maglev::new(&hosts) },
             balancer,
-            slow_loop: setup.rebalance.map(|pause| SlowLoop::new(&hosts, (slices, setup.replicas), pause)),
+            host_weights: setup.rebalance.map(|pause| HostWeights::new(&hosts, (slices, setup.replicas), pause)),
             shares: Shares::new(pools.iter().map(|pool| pool.as_ref().map(|pool| pool.slo)).collect()),
             hosts: Vec::new(),
             pools,
@@ -457,9 +457,9 @@ impl<'a> ClusterRun<'a> {
             let pools = known[..KINDS].iter().chain(&known).copied().collect();
             balancer.on_report(host, (cpu, pools), now);
         }
-        let Some(slow_loop) = &mut self.slow_loop else { return };
-        slow_loop.on_report(HostId(host), cpu, now);
-        if let Some(map) = slow_loop.next_map(now) {
+        let Some(host_weights) = &mut self.host_weights else { return };
+        host_weights.on_report(HostId(host), cpu, now);
+        if let Some(map) = host_weights.next_map(now) {
             self.map = map.clone();
             self.balancer.iter_mut().for_each(|balancer| balancer.set_map(map.clone(), now));
             self.deliver();
@@ -486,10 +486,10 @@ impl<'a> ClusterRun<'a> {
             let slice = workload.slices.get(n / KINDS)?;
             Some(pool.as_ref()?.tally.outcome(&slice.name, NfKind::ALL[n % KINDS].name()))
         });
-        let under_way = self.running.iter().flatten().filter(|running| running.measured).count() as u64;
+        let in_progress = self.running.iter().flatten().filter(|running| running.measured).count() as u64;
         let (recalled, expected_violations) = self.balancer.as_ref().map_or((0, 0), Balancer::counts);
         let served = ServedCounts { recalled, expected_violations, ..self.served };
-        Outcome { pools: pools.collect(), cpu, woken: self.woken() - woken, under_way, served }
+        Outcome { pools: pools.collect(), cpu, woken: self.woken() - woken, in_progress, served }
     }
 }
 

@@ -91,7 +91,7 @@ fn procedures_are_conserved_and_seeds_repeat() {
     slices.push(Slice {
         name: "meters".into(),
         skew: 0.8,
-        heavy: Some(Heavy { part: 0.5, factor: 3.0 }),
+        heavy: Some(HeavyUes { part: 0.5, factor: 3.0 }),
         ..slice(700.0, "T4", vec![procedure(NfKind::ServiceRequest, 300.0, 2, 10.0)])
     });
     slices.iter_mut().flat_map(|s| &mut s.procedures).for_each(|p| p.between_ms = 2.0);
@@ -102,7 +102,7 @@ fn procedures_are_conserved_and_seeds_repeat() {
         let setup = Setup { inter, binding, serving_cost: COST, ..Setup::default() };
         let (one, other) = (run(setup, &workload, 5), run(setup, &workload, 5));
         assert_eq!(serde_json::to_string(&one).ok(), serde_json::to_string(&other).ok(), "{inter:?}");
-        let all = one.procedures() + one.under_way;
+        let all = one.procedures() + one.in_progress;
         assert!((all as f64 / (40.0 * 1600.0) - 1.0).abs() < 0.1, "{inter:?}: {all} procedures");
         let busy = one.cpu.iter().sum::<f64>() / workload.cores();
         // Each replica-served procedure costs more.
@@ -151,7 +151,7 @@ fn late_inputs_are_recalled() {
     let setup = Setup { inter: steer::Policy::RoundRobin, ..Setup::default() };
     let outcome = run(setup, &workload, 3);
     assert!(outcome.served.recalled > 100, "{outcome:?}");
-    let all = outcome.procedures() + outcome.under_way;
+    let all = outcome.procedures() + outcome.in_progress;
     assert!((all as f64 / (40.0 * 130.0) - 1.0).abs() < 0.1, "each ends once: {all}");
 }
 
@@ -191,7 +191,7 @@ fn first_message_binds_ue() {
 #[test]
 fn uneven_and_sampled_ues_keep_total_demand() {
     for (skew, cap, sample) in [(1.2, None, 1), (1.0, Some(20.0), 4), (0.5, Some(50.0), 1), (0.0, None, 8)] {
-        let heavy = Some(Heavy { part: 0.5, factor: 6.0 });
+        let heavy = Some(HeavyUes { part: 0.5, factor: 6.0 });
         let procedures = vec![procedure(NfKind::ServiceRequest, 200.0, 1, 50.0)];
         let workload = Workload { slices: vec![Slice { skew, cap, heavy, ..slice(600.0, "poisson", procedures) }] };
         let outcome = run(Setup { binding: Binding::Bucket, sample, ..Setup::default() }, &workload, 2);
@@ -233,7 +233,7 @@ fn invalid_workload_is_refused() {
     refused_for(&|s| s.procedures[0].messages = 0, "session");
     refused_for(&|s| s.skew = f64::NAN, "skew");
     refused_for(&|s| s.cap = Some(20.0), "skew of 0.05");
-    refused_for(&|s| s.heavy = Some(Heavy { part: 2.0, factor: 1.0 }), "heavy");
+    refused_for(&|s| s.heavy = Some(HeavyUes { part: 2.0, factor: 1.0 }), "heavy");
     refused_for(&|s| s.procedures.push(s.procedures[0].clone()), "named once");
     assert!(refused(&|s| s.pattern = "T9".into()).is_some());
     let second = Duration::from_secs(1);

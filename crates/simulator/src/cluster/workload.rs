@@ -40,7 +40,7 @@ fn constant() -> String {
 /// UEs with longer procedures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Heavy {
+pub struct HeavyUes {
     /// Their share of the UEs, 0 to 1.
     pub part: f64,
     /// Factor of their procedure times.
@@ -68,7 +68,7 @@ pub struct Slice {
     pub cap: Option<f64>,
     /// UEs with longer procedures, if any.
     #[serde(default)]
-    pub heavy: Option<Heavy>,
+    pub heavy: Option<HeavyUes>,
     pub procedures: Vec<Procedure>,
 }
 
@@ -156,7 +156,7 @@ impl Slice {
     /// evenly over the ranks, so that the demand of a workload does not depend on the seed.
     pub(super) fn factor(&self, rank: u32) -> f64 {
         let before = |rank: u32, part: f64| (f64::from(rank) * part).floor();
-        self.heavy.map_or(1.0, |Heavy { part, factor }| {
+        self.heavy.map_or(1.0, |HeavyUes { part, factor }| {
             let heavy = rank < u32::MAX && before(rank + 1, part) > before(rank, part);
             if heavy { factor } else { 1.0 }
         })

@@ -1,8 +1,8 @@
 //! Transactions on an SM context: a create request, or an event on an existing SM context.
 
 use super::{
-    AmfState, FORMAT, Implied, Location, Outcome, OutgoingMessage, PendingAnswer, PendingPfcpRequest, PendingTransfer,
-    REPEATED_FOR, Session, SmEvent, TransactionEnv,
+    AmfState, FORMAT, ImpliedCreate, Location, MAX_REPEAT_AGE, Outcome, OutgoingMessage, PendingAnswer,
+    PendingPfcpRequest, PendingTransfer, Session, SmEvent, TransactionEnv,
 };
 use crate::supi_seid;
 use crate::wire::{self, CreateRequest, ResponseState, UpdateRequest};
@@ -65,14 +65,14 @@ fn create(
         return Outcome { own: Some(wire::not_created(n1)), ..Outcome::default() };
     };
     // The AMF finds the answered request by its key.
-    let implied = implied.filter(|_| key.is_some()).map(|number| Implied { number, by: None });
+    let implied = implied.filter(|_| key.is_some()).map(|number| ImpliedCreate { number, by: None });
     let creating = piggyback.is_some() || implied.is_some();
     let location = match (piggyback, record) {
         (Some(_), _) => Location::Amf,
         (None, Some(record)) => Location::UeRecord(*record),
         (None, None) => Location::Own,
     };
-    let own = (!creating).then(|| wire::created(&means.root, sm.pfcp.cp_seid, *psi, *snssai));
+    let own = (!creating).then(|| wire::create_reply(&means.root, sm.pfcp.cp_seid, *psi, *snssai));
     let session = Session {
         format: FORMAT,
         sm,
@@ -105,7 +105,7 @@ struct SmTransaction<'a> {
 impl SmTransaction<'_> {
     fn run(mut self, turn: &SmEvent, key: Option<&str>) -> Outcome {
         if self.session.has_ended() {
-            return self.ended(turn);
+            return self.on_event_after_end(turn);
         }
         if let SmEvent::Update(_) | SmEvent::Release = turn
             && let Some(own) = self.session.repeats(key)
@@ -116,7 +116,7 @@ impl SmTransaction<'_> {
         let gone = match turn {
             // A previous request has created the SM context.
             SmEvent::Create(_) => {
-                self.out.own = Some(self.created());
+                self.out.own = Some(self.create_reply());
                 false
             }
             SmEvent::Update(said) => self.update(said, key),
@@ -139,7 +139,7 @@ impl SmTransaction<'_> {
                 false
             }
             SmEvent::Pfcp(_, message) => {
-                self.answered(message);
+                self.remove_pending_request(message);
                 match self.other_address(message) {
                     Some(asked) => self.carry_out(vec![asked]),
                     None => self.step(Input::Pfcp(message)),
@@ -153,7 +153,7 @@ impl SmTransaction<'_> {
                 self.session.to_upf.clear();
                 self.step(Input::UpfLost)
             }
-            SmEvent::Transferred(result) => self.transferred(*result),
+            SmEvent::Transferred(result) => self.on_transfer_result(*result),
             SmEvent::Notified => false,
             SmEvent::Deadline => self.step(Input::Deadline),
         };
@@ -161,7 +161,7 @@ impl SmTransaction<'_> {
     }
 
     /// Handles an event after the end, while the notification of the AMF is pending.
-    fn ended(mut self, turn: &SmEvent) -> Outcome {
+    fn on_event_after_end(mut self, turn: &SmEvent) -> Outcome {
         self.out.own = match turn {
             SmEvent::Update(_) | SmEvent::Release => Some(wire::unknown()),
             SmEvent::Unreached => Some(Reply::done()),
@@ -192,15 +192,15 @@ impl SmTransaction<'_> {
         for input in said.inputs() {
             gone |= self.step(input);
         }
-        if let Some(wanted) = said.hands_over() {
-            self.hand_over(wanted);
+        if let Some(wanted) = said.handover_content() {
+            self.refuse_missing_handover_content(wanted);
         }
         gone
     }
 
     /// Replaces the pending N2 content by a refusal, if it is not what the N2 handover needs. The
     /// replaced content goes in a transfer.
-    fn hand_over(&mut self, wanted: N2Sm) {
+    fn refuse_missing_handover_content(&mut self, wanted: N2Sm) {
         let Some(pending) = &mut self.session.pending else { return };
         if pending.content.n2.as_ref().is_some_and(|(kind, _)| *kind == wanted) {
             return;
@@ -225,7 +225,7 @@ impl SmTransaction<'_> {
     fn take_response(&mut self) -> Option<PendingAnswer> {
         let mut pending = self.session.pending.take()?;
         if pending.switches
-            && let Some(other) = pending.content.n2.replace(smf::switched(&mut self.session.sm, self.now))
+            && let Some(other) = pending.content.n2.replace(smf::path_switch_answer(&mut self.session.sm, self.now))
         {
             self.transfer(N1N2Content { n1: None, n2: Some(other) }, false);
         }
@@ -233,7 +233,7 @@ impl SmTransaction<'_> {
     }
 
     /// Handles the result of a transfer.
-    fn transferred(&mut self, result: N1N2TransferResult) -> bool {
+    fn on_transfer_result(&mut self, result: N1N2TransferResult) -> bool {
         if result == N1N2TransferResult::Idle {
             // The RAN has nothing to release, unless the user plane was activated again meanwhile.
             return matches!(self.session.sm.ran, RanState::Releasing { .. }) && self.step(Input::Deactivate);
@@ -267,18 +267,18 @@ impl SmTransaction<'_> {
     /// request is answered first.
     fn on_end_at_amf(&mut self) {
         if self.session.is_creating() {
-            self.out.earlier = Some(self.created());
+            self.out.earlier = Some(self.create_reply());
         }
         self.session.amf = AmfState::Releasing;
     }
 
-    fn created(&self) -> Reply {
+    fn create_reply(&self) -> Reply {
         let sm = &self.session.sm;
-        wire::created(&self.means.root, sm.pfcp.cp_seid, sm.psi, sm.terms.snssai)
+        wire::create_reply(&self.means.root, sm.pfcp.cp_seid, sm.psi, sm.terms.snssai)
     }
 
     /// Removes the pending PFCP request that a response answers.
-    fn answered(&mut self, message: &[u8]) {
+    fn remove_pending_request(&mut self, message: &[u8]) {
         let kind = |octets: &[u8]| pfcp::Message::new(octets).map(|message| message.message_type()).ok();
         let Some(answer) = kind(message).filter(|kind| kind.is_response()) else { return };
         self.session.to_upf.retain(|to_upf| kind(&to_upf.message).and_then(MessageType::response) != Some(answer));
@@ -416,9 +416,9 @@ impl SmTransaction<'_> {
     /// SM context.
     fn end(mut self, gone: bool) -> Outcome {
         let now = self.now;
-        self.session.to_amf.retain(|to_amf| now.since(to_amf.at) <= REPEATED_FOR);
+        self.session.to_amf.retain(|to_amf| now.since(to_amf.at) <= MAX_REPEAT_AGE);
         if self.session.is_creating() && (gone || self.session.sm.n4 != N4State::Establishing) {
-            let created = Some(self.created());
+            let created = Some(self.create_reply());
             self.session.amf = AmfState::Active;
             // With piggyback, the response follows the first transfer too. After it the AMF repeats
             // nothing.

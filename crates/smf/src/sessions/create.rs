@@ -26,7 +26,7 @@ impl Sessions {
             && entry.made_by.as_deref() == key.as_deref()
         {
             // A previous SMF has created it, and its response was lost.
-            return Err((reply, wire::created(&self.means.root, entry.seid, asked.psi, asked.snssai)));
+            return Err((reply, wire::create_reply(&self.means.root, entry.seid, asked.psi, asked.snssai)));
         }
         let denied = |cause, detail: &str| Reply::problem(&ProblemDetails::new(403, cause, detail));
         let subscription = match subscription(asked.supi) {
@@ -34,8 +34,8 @@ impl Sessions {
             Ok(None) => return Err((reply, denied("SUBSCRIPTION_DENIED", "no such subscriber"))),
             Err(error) => {
                 tracing::error!(error, "subscription not known");
-                let why = "the subscriber database does not answer";
-                return Err((reply, Reply::problem(&ProblemDetails::new(500, "SYSTEM_FAILURE", why))));
+                let reason = "the subscriber database does not answer";
+                return Err((reply, Reply::problem(&ProblemDetails::new(500, "SYSTEM_FAILURE", reason))));
             }
         };
         let Some(slice) = subscription.slices.iter().find(|slice| slice.snssai == asked.snssai) else {
@@ -59,8 +59,8 @@ impl Sessions {
             }
         }
         let Some(ltmsi) = place.or_else(|| self.free_number()) else {
-            let why = "there is no room for more sessions";
-            return Err((reply, Reply::problem(&ProblemDetails::new(500, "INSUFFICIENT_RESOURCES_SLICE_DNN", why))));
+            let reason = "there is no room for more sessions";
+            return Err((reply, Reply::problem(&ProblemDetails::new(500, "INSUFFICIENT_RESOURCES_SLICE_DNN", reason))));
         };
         let may_be_left = repeated && asked.piggyback.is_some();
         let turn = SmEvent::Create(Box::new((asked, network.clone())));

@@ -110,7 +110,7 @@ impl Sessions {
     }
 
     /// Returns the number of a session that a UPF reports and that this SMF does not know.
-    pub(super) fn led(&mut self, seid: Seid, message: &[u8]) -> Option<Ltmsi> {
+    pub(super) fn ltmsi_of_unknown(&mut self, seid: Seid, message: &[u8]) -> Option<Ltmsi> {
         let kind = pfcp::Message::new(message).map(|message| message.message_type()).ok()?;
         let leads =
             self.carries() && kind == MessageType::SESSION_REPORT_REQUEST && supi_seid::supi_of_seid(seid).is_some();
@@ -148,7 +148,14 @@ impl Sessions {
     }
 
     /// Handles the SM context fetched from the AMF.
-    pub(super) fn fetched(&mut self, ltmsi: Ltmsi, task: Task, session: Box<Session>, known: RecordBase, now: Instant) {
+    pub(super) fn on_fetched(
+        &mut self,
+        ltmsi: Ltmsi,
+        task: Task,
+        session: Box<Session>,
+        known: RecordBase,
+        now: Instant,
+    ) {
         let is_it = self.index.get(&ltmsi).is_none_or(|entry| entry.seid == session.sm.pfcp.cp_seid);
         if !is_it || !session.is_piggybacked() || session.sm.pfcp.cp_seid.ltmsi() != ltmsi {
             tracing::error!("AMF has another SM context than the requested one");
@@ -174,7 +181,7 @@ impl Sessions {
             && !session.is_creating()
         {
             // The AMF repeats the request with another key.
-            let created = wire::created(&self.means.root, seid, asked.psi, asked.snssai);
+            let created = wire::create_reply(&self.means.root, seid, asked.psi, asked.snssai);
             return Err(reply_with_piggyback(created, piggybacked(session, known.version).as_ref()));
         }
         if self.is_held(ltmsi) {
@@ -209,7 +216,7 @@ impl Sessions {
     }
 
     /// Returns true if an SM context must stay in memory after a transaction.
-    pub(super) fn stays(&self, ltmsi: Ltmsi, session: &Session, version: Version) -> bool {
+    pub(super) fn must_stay_in_memory(&self, ltmsi: Ltmsi, session: &Session, version: Version) -> bool {
         let given = self.index.get(&ltmsi).is_some_and(|entry| entry.sent_version == version);
         !session.is_piggybacked() || !given || session.has_ended() || !session.rests()
     }

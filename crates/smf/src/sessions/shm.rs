@@ -18,7 +18,7 @@ use vireo_ops::metrics::{Metrics, StateFunction, StateOperation};
 use vireo_store::records::{Change, Encoded, Name, RecordStore};
 
 /// Delay before a failed commit is retried.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Delay before the next deadline of an SM context whose due transaction is too large.
 const LATER: Duration = Duration::from_secs(10);
 
@@ -164,7 +164,7 @@ impl Sessions {
     fn try_later(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
         let SessionBackend::Shm(here) = &mut self.backend else { return };
         here.behind.entry(ltmsi).or_default().push_front(task);
-        here.retry_at.get_or_insert(now + AGAIN);
+        here.retry_at.get_or_insert(now + RETRY_DELAY);
     }
 
     /// Queues or rejects a transaction if an earlier one of the SM context waits for a retry; else

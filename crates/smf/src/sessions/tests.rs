@@ -204,7 +204,7 @@ impl World {
         let records = self.records.as_ref().expect("it has jobs");
         let (ltmsi, done) = records.carry_out(self.codec(), job);
         if !self.kill_if_due() {
-            self.smf.answered(ltmsi, done, self.now);
+            self.smf.on_database_result(ltmsi, done, self.now);
         }
         true
     }
@@ -260,7 +260,7 @@ impl World {
                 self.takes_for_answer(of);
                 // The AMF replies, unless the SMF dies before it receives the reply.
                 if self.smf.carries() && self.implied.is_none() && !of.calls && !self.kill_if_due() {
-                    self.smf.transferred(of, N1N2TransferResult::Initiated, self.now);
+                    self.smf.on_transfer_result(of, N1N2TransferResult::Initiated, self.now);
                 }
             }
             Action::Fetch { ltmsi, seid, of } => {
@@ -271,12 +271,12 @@ impl World {
                     octets,
                     ..StoredRecord::default()
                 });
-                self.smf.answered(ltmsi, OperationResult::Loaded(Ok(found)), self.now);
+                self.smf.on_database_result(ltmsi, OperationResult::Loaded(Ok(found)), self.now);
             }
             Action::Notify { uri, seid, .. } => {
                 self.notified.push(uri);
                 self.stored_at_amf.remove(&seid);
-                self.smf.notified(seid, self.now);
+                self.smf.on_notification_answer(seid, self.now);
             }
         }
     }
@@ -472,7 +472,7 @@ impl World {
 
     fn transferred(&mut self, path: &str, result: N1N2TransferResult) {
         let seid = wire::seid_of(path.rsplit('/').next().unwrap()).unwrap();
-        self.smf.transferred(TransferName { seid, number: 0, calls: true }, result, self.now);
+        self.smf.on_transfer_result(TransferName { seid, number: 0, calls: true }, result, self.now);
         self.act();
     }
 }

@@ -27,12 +27,12 @@ impl Backoff {
     }
 
     /// Ends the back-off: the store has answered.
-    pub(super) fn succeeded(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.pause = None;
     }
 
     /// Starts or doubles the back-off: the store has not answered.
-    pub(super) fn failed(&mut self) {
+    pub(super) fn extend(&mut self) {
         let pause = self.pause.map_or(FIRST_PAUSE, |(_, pause)| (pause * 2).min(LONGEST_PAUSE));
         self.pause = Some((Instant::now() + pause, pause));
     }

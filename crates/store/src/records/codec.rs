@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 use std::time::{Duration, Instant};
 
 /// Time limit for creating a removed record again.
-const PUT_BACK: Duration = Duration::from_secs(5);
+const RECREATE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between two attempts.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// Encoding and update mode of the values of an NF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -199,7 +199,7 @@ fn put_back(
     before: Version,
     parts: &[RecordPart<'_>],
 ) -> Result<Version, RecordError> {
-    let until = Instant::now() + PUT_BACK;
+    let until = Instant::now() + RECREATE_TIMEOUT;
     let create = Change::Create { before, parts };
     let mut lost = false;
     loop {
@@ -215,7 +215,7 @@ fn put_back(
         if Instant::now() >= until {
             return Err(error);
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(RETRY_DELAY);
     }
 }
 

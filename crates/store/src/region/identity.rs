@@ -339,7 +339,7 @@ impl Region {
         }
         self.alias_words(slot).iter().for_each(|word| word.store(0, Ordering::Relaxed));
         self.word(self.slot(slot, S_ID)).store(0, Ordering::Release);
-        self.vacated();
+        self.count_free();
     }
 }
 

@@ -50,7 +50,7 @@ impl SearchWindow {
 
 /// A worker's private view of free slots.
 #[derive(Debug)]
-pub(super) struct Vacant {
+pub(super) struct VacantSlots {
     /// Slots that this worker has freed, the oldest first; another worker may have taken them
     /// since.
     pub(super) freed: VecDeque<u32>,
@@ -60,10 +60,10 @@ pub(super) struct Vacant {
     pub(super) searched: bool,
 }
 
-impl Vacant {
+impl VacantSlots {
     /// Creates an empty view; the search begins at `cursor`.
     pub(super) fn new(cursor: u32) -> Self {
-        Vacant { freed: VecDeque::new(), cursor, searched: false }
+        VacantSlots { freed: VecDeque::new(), cursor, searched: false }
     }
 
     /// Adds a slot that the worker has freed.

@@ -28,12 +28,12 @@ impl Region {
         self.word(H_USED).load(Ordering::Relaxed) as usize
     }
 
-    fn occupied(&self) {
+    fn count_used(&self) {
         self.word(H_USED).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a slot as free.
-    pub(super) fn vacated(&self) {
+    pub(super) fn count_free(&self) {
         self.word(H_USED).fetch_add(u64::MAX, Ordering::Relaxed);
     }
 
@@ -64,7 +64,7 @@ impl Worker {
         let slot = self.occupy(ltmsi).ok_or(InsertError::Full)?;
         self.region.enter(Key::Ltmsi, u64::from(ltmsi.get()), slot).map(|()| Slot(slot)).or_else(|error| {
             self.region.word(self.region.slot(slot, S_ID)).store(0, Ordering::Release);
-            self.region.vacated();
+            self.region.count_free();
             self.vacant.on_freed(slot);
             match insert_error(error) {
                 InsertError::InUse(slot) => Ok(slot),
@@ -111,7 +111,7 @@ impl Worker {
         let free = word.load(Ordering::Relaxed) == 0 && self.region.is_idle(slot);
         let done = free && word.compare_exchange(0, id, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if done {
-            self.region.occupied();
+            self.region.count_used();
         }
         done
     }

@@ -6,7 +6,7 @@ use super::Region;
 use super::heap::Arena;
 use super::layout::{H_SOLE, WORKER};
 use super::mem::Ordering;
-use super::search::{SearchWindow, Vacant};
+use super::search::{SearchWindow, VacantSlots};
 
 /// Words of a worker's entry.
 const W_STATE: usize = 0;
@@ -30,7 +30,7 @@ pub struct Worker {
     pub(super) region: Region,
     pub(super) number: u8,
     pub(super) arena: Arena,
-    pub(super) vacant: Vacant,
+    pub(super) vacant: VacantSlots,
     pub(super) packets: SearchWindow,
     /// Small packets that this worker freed. Other workers may have allocated them since.
     pub(super) spare: Vec<u32>,
@@ -137,7 +137,7 @@ impl Region {
             number,
             arena: Arena::default(),
             // Each worker begins its searches at another position.
-            vacant: Vacant::new((share * usize::from(number)) as u32),
+            vacant: VacantSlots::new((share * usize::from(number)) as u32),
             packets: SearchWindow::new(self.config.packets / u32::from(self.config.workers) * u32::from(number)),
             spare: Vec::new(),
         })

@@ -128,6 +128,35 @@ fn bad_static_terms_are_refused() {
     }
 }
 
+#[test]
+fn slice_differentiator_is_number_or_hex_text() {
+    let text = |sd: &str| {
+        let slices = format!(r#"[{{"snssai": {{"sst": 1{sd}}}, "dnns": []}}]"#);
+        let subscription = format!(r#"{{"slices": {slices}, "ambr": {{"uplink_bps": 1, "downlink_bps": 1}}}}"#);
+        format!(r#"[{{"imsi": "999700000000001", "k": "{K}", "opc": "{OPC}", "subscription": {subscription}}}]"#)
+    };
+    let read = |sd: &str| read_json(text(sd).as_bytes());
+    for (sd, expected) in [
+        (r#", "sd": "abcdef""#, Some(0xab_cdef)),
+        (r#", "sd": "00000A""#, Some(10)),
+        (r#", "sd": 11259375"#, Some(0xab_cdef)),
+        (r#", "sd": null"#, None),
+        ("", None),
+    ] {
+        let all = read(sd).expect(sd);
+        assert_eq!(all[0].subscription.slices[0].snssai, Snssai { sst: 1, sd: expected }, "{sd}");
+        let with = written(&|o, n| write_json(o, Keys::With, n).expect("written"), &all);
+        assert_eq!(read_json(with.as_bytes()).expect("read"), all, "{sd}");
+        assert_eq!(with.contains("11259375"), expected == Some(0xab_cdef), "as a number: {with}");
+    }
+    for wrong in
+        [r#", "sd": "abc""#, r#", "sd": "11259375""#, r#", "sd": "+bcdef""#, r#", "sd": -1"#, r#", "sd": true"#]
+    {
+        let error = read(wrong).expect_err("refused").to_string();
+        assert!(error.contains("six hexadecimal digits as text, or a number of 24 bits"), "{error}");
+    }
+}
+
 /// Areas are in JSON alone.
 #[test]
 fn areas_roundtrip_in_json_within_limits() {

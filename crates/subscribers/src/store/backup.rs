@@ -173,7 +173,7 @@ pub fn restore(database: &str, source: &KeySource, lines: &mut dyn BufRead, repl
         loop {
             match lines.next()? {
                 Some(Line::Subscriber(row)) => {
-                    let row = checked(&sealing, row).map_err(|cause| lines.bad(cause))?;
+                    let row = check_row(&sealing, row).map_err(|cause| lines.bad(cause))?;
                     engine.limit(insert(&mut transaction, row)).await.map_err(failed)?;
                     restored += 1;
                 }
@@ -199,7 +199,7 @@ struct Checked {
 }
 
 /// Checks that a line is a record that cores can read.
-fn checked(sealing: &Sealing, row: Columns) -> Result<Checked, String> {
+fn check_row(sealing: &Sealing, row: Columns) -> Result<Checked, String> {
     let secret = hex::decode(&row.secret).map_err(|e| format!("secret: {e}"))?;
     let amf = hex::decode(&row.amf).map_err(|e| format!("amf: {e}"))?;
     sealing.open(&row.imsi, &secret).map_err(|e| e.to_string())?;

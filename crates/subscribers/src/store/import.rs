@@ -52,7 +52,7 @@ impl Store {
             engine.limit(transaction.commit()).await.map_err(failed)?;
             Ok(done)
         });
-        self.written(imported)
+        self.close_if_lost(imported)
     }
 }
 

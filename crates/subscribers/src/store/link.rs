@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 /// Maximum wait for another process's transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5_000 });
 /// Maximum time to connect to PostgreSQL.
-const CONNECT: Duration = Duration::from_millis(if cfg!(test) { 1_000 } else { 3_000 });
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 1_000 } else { 3_000 });
 /// Maximum time of one statement in PostgreSQL. It is longer than [`BUSY_TIMEOUT`].
-const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 1_000 } else { 10_000 });
+const STATEMENT_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 1_000 } else { 10_000 });
 /// Time after a failed connection in which no other one is tried, so that requests are refused at
 /// once.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -107,7 +107,7 @@ impl Link {
         };
         match self.engine {
             Engine::Sqlite => opening.await,
-            Engine::Postgres => within(CONNECT, opening).await,
+            Engine::Postgres => within(CONNECT_TIMEOUT, opening).await,
         }
     }
 
@@ -239,7 +239,7 @@ impl Engine {
     pub(super) async fn limit<T>(self, work: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
         match self {
             Engine::Sqlite => work.await,
-            Engine::Postgres => within(ANSWER, work).await,
+            Engine::Postgres => within(STATEMENT_TIMEOUT, work).await,
         }
     }
 }

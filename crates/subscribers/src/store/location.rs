@@ -73,14 +73,14 @@ impl Location {
     pub(super) fn url(&self) -> String {
         match self {
             Location::Memory => "sqlite::memory:".to_owned(),
-            Location::File(path) => format!("sqlite://{}", encoded(path)),
+            Location::File(path) => format!("sqlite://{}", percent_encode(path)),
             Location::Postgres(url) => url.clone(),
         }
     }
 }
 
 /// Percent-encodes all octets of a path that have a meaning in a URL.
-fn encoded(path: &str) -> String {
+fn percent_encode(path: &str) -> String {
     let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"/._-".contains(&octet);
     path.bytes().fold(String::new(), |text, octet| match plain(octet) {
         true => text + &char::from(octet).to_string(),

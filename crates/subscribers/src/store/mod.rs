@@ -218,7 +218,7 @@ impl Store {
             engine.limit(transaction.commit()).await?;
             Ok(removed)
         });
-        self.written(removed.map_err(|e| StoreError::from_sqlx(&self.path, e)))
+        self.close_if_lost(removed.map_err(|e| StoreError::from_sqlx(&self.path, e)))
     }
 
     /// Stores the result of a resynchronisation. It is on disk when the function returns.
@@ -320,7 +320,7 @@ impl Store {
     }
 
     /// Closes the connection if it was lost in a transaction.
-    fn written<T>(&mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+    fn close_if_lost<T>(&mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
         if matches!(outcome, Err(StoreError::Unreachable { .. })) {
             self.link.close();
         }

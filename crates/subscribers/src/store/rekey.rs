@@ -39,7 +39,7 @@ impl Store {
             transaction.commit().await.map_err(failed)?;
             Ok::<_, StoreError>((count, sealing))
         });
-        let (count, sealing) = self.written(outcome)?;
+        let (count, sealing) = self.close_if_lost(outcome)?;
         if !source.is_variable() {
             std::fs::rename(&next.file, &source.file)
                 .map_err(|error| KeyFileError::Io { path: source.file.clone(), source: error })?;

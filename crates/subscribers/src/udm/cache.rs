@@ -157,7 +157,7 @@ impl Cache {
     /// Removes all records.
     pub(super) fn clear(&self) {
         for shard in &self.shards {
-            let shard = &mut *locked(shard);
+            let shard = &mut *lock_shard(shard);
             let gone = [std::mem::take(&mut shard.young), std::mem::take(&mut shard.old)];
             gone.into_iter().flat_map(HashMap::into_values).for_each(|entry| shard.forget(entry));
         }
@@ -165,19 +165,19 @@ impl Cache {
 
     /// Returns the number of records.
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|s| locked(s)).map(|s| s.young.len() + s.old.len()).sum()
+        self.shards.iter().map(|s| lock_shard(s)).map(|s| s.young.len() + s.old.len()).sum()
     }
 
     fn shard(&self, supi: Supi) -> MutexGuard<'_, Shard> {
         // IMSIs are dense in their low digits. A multiplication spreads them over the high bits.
         let hash = supi.as_u64().wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        locked(&self.shards[(hash >> 58) as usize % SHARDS])
+        lock_shard(&self.shards[(hash >> 58) as usize % SHARDS])
     }
 }
 
 /// Locks a shard. The lock is never poisoned: no code panics while it holds a shard, and records
 /// are always complete.
-fn locked(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock_shard(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

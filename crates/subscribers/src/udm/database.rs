@@ -171,7 +171,7 @@ impl Database {
     }
 
     fn read(&mut self, supis: &[Supi]) -> Result<Vec<Subscriber>, StoreError> {
-        let mut bad = |error| tracing::warn!(%error, "a subscriber record is left out");
+        let mut bad = |error| tracing::warn!(%error, "subscriber record not readable; skipping it");
         self.store.get_many(supis, &mut bad)
     }
 
@@ -187,7 +187,7 @@ impl Database {
                 Ok(answer) => return Ok(answer),
                 Err(Miss::Reservation(tick)) => self.reserve(tick)?,
                 Err(Miss::Absent) => {
-                    self.shared.refusals.unknown(lookup.supi, lookup.now);
+                    self.shared.refusals.log_unknown(lookup.supi, lookup.now);
                     return Ok(Err(AuthenticationError::UnknownSubscriber));
                 }
                 Err(Miss::Offset) => {
@@ -208,7 +208,7 @@ impl Database {
     ) -> Result<Result<(), AuthenticationError>, StoreError> {
         let shared = Arc::clone(&self.shared);
         let Some((credentials, offset)) = shared.cache.peek(lookup.supi) else {
-            shared.refusals.unknown(lookup.supi, lookup.now);
+            shared.refusals.log_unknown(lookup.supi, lookup.now);
             return Ok(Err(AuthenticationError::UnknownSubscriber));
         };
         let Some(sqn_ms) = credentials.sqn_ms(resync) else {
@@ -236,7 +236,7 @@ impl Database {
     fn reserve(&mut self, at_least: u64) -> Result<(), StoreError> {
         if let Some(wanted) = self.shared.clock.next_reservation(at_least) {
             let claim = self.store.reserve_sqn(self.shared.clock.ind(), wanted)?;
-            self.shared.clock.reserved(claim);
+            self.shared.clock.on_reserved(claim);
         }
         Ok(())
     }

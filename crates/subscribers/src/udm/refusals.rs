@@ -16,23 +16,23 @@ pub(super) struct Refusals(Mutex<State>, Mutex<DeviceLimit>);
 struct State {
     /// End of the current period.
     next: Option<Instant>,
-    left_out: u64,
+    suppressed: u64,
 }
 
 impl Refusals {
     /// Logs why a SUCI was refused, with its scheme and key identifier. Peers must not learn how
     /// far a forged SUCI went (TS 33.501 6.12.5), so the reason is only logged.
     pub(super) fn report(&self, suci: &[u8], reason: impl Display, now: Instant) {
-        if let Some(left_out) = self.admit(now) {
+        if let Some(suppressed) = self.admit(now) {
             // Octets of an IMSI's SUCI (TS 24.501 figure 9.11.3.4.3).
             let scheme = suci.get(6).map(|octet| octet & 0xf);
             let key = suci.get(7);
-            tracing::warn!(%reason, scheme, key, left_out, "SUCI de-concealment failed");
+            tracing::warn!(%reason, scheme, key, suppressed, "SUCI de-concealment failed");
         }
     }
 
     /// Logs that there is no such subscriber, once in a minute.
-    pub(super) fn unknown(&self, supi: Supi, now: Instant) {
+    pub(super) fn log_unknown(&self, supi: Supi, now: Instant) {
         if self.1.lock().unwrap_or_else(PoisonError::into_inner).admits(supi.as_u64(), now) {
             tracing::info!(supi = supi.as_u64(), reason = "unknown subscriber", "device refused");
         }
@@ -43,11 +43,11 @@ impl Refusals {
     fn admit(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.next.is_some_and(|next| now < next) {
-            state.left_out += 1;
+            state.suppressed += 1;
             return None;
         }
         state.next = Some(now + PERIOD);
-        Some(std::mem::take(&mut state.left_out))
+        Some(std::mem::take(&mut state.suppressed))
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
         let supi: Supi = "999700000000001".parse().expect("an IMSI");
         tracing::subscriber::with_default(lines.clone(), || {
             for second in [5, 6, 64, 65, 66] {
-                refusals.unknown(supi, Instant(second * 1_000_000));
+                refusals.log_unknown(supi, Instant(second * 1_000_000));
             }
         });
         let line = format!("INFO message=device refused supi={} reason=unknown subscriber ", supi.as_u64());
@@ -116,7 +116,7 @@ mod tests {
         });
         let lines = lines.0.lock().expect("lines");
         let of = |n: u64| {
-            format!("WARN message=SUCI de-concealment failed reason=no such key scheme=1 key=27 left_out={n} ")
+            format!("WARN message=SUCI de-concealment failed reason=no such key scheme=1 key=27 suppressed={n} ")
         };
         assert_eq!(*lines, [of(0), of(2), of(1)]);
     }

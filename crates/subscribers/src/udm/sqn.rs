@@ -16,7 +16,7 @@
 //! crash and if the clock was set back.
 //!
 //! **Several processes with one slot** (two clusters that share a database, or more than 32 hosts)
-//! each have their own reservations: [`SqnClock::reserved`] jumps over those of the others.
+//! each have their own reservations: [`SqnClock::on_reserved`] jumps over those of the others.
 
 use crate::store::SqnClaim;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,7 +81,7 @@ impl SqnClock {
 
     /// Records that the database has the reservation for this process. One that does not begin at
     /// the end of the last one ends the use of that: another process has the ticks in between.
-    pub(super) fn reserved(&self, claim: SqnClaim) {
+    pub(super) fn on_reserved(&self, claim: SqnClaim) {
         if claim.start > self.reserved.load(Ordering::Relaxed) {
             self.used.fetch_max(claim.start, Ordering::Relaxed);
             self.start.store(claim.start, Ordering::Relaxed);
@@ -128,7 +128,7 @@ mod tests {
 
     fn ready(start: u64) -> SqnClock {
         let clock = SqnClock::new(3, start);
-        clock.reserved(clock.next_reservation(1000).expect("nothing is reserved yet"));
+        clock.on_reserved(clock.next_reservation(1000).expect("nothing is reserved yet"));
         clock
     }
 
@@ -147,12 +147,12 @@ mod tests {
         let first = ready(0);
         first.next(0, NOW).expect("reserved");
         let claim = first.next_reservation(5000).expect("5000 is above the reservation");
-        first.reserved(claim);
+        first.on_reserved(claim);
         let end = claim.end;
         // After a crash, the next run knows only `end`. The clock was also set back.
         let second = SqnClock::new(3, end);
         assert_eq!(second.next(0, NOW), None);
-        second.reserved(second.next_reservation(0).expect("nothing is reserved yet"));
+        second.on_reserved(second.next_reservation(0).expect("nothing is reserved yet"));
         assert_eq!(second.next(0, Instant(0)), Some(end));
         assert!(second.close().start > end);
     }
@@ -164,7 +164,7 @@ mod tests {
         // Another process has claimed the ticks from 4,600 to 8,200.
         let claim = clock.next_reservation(4600).expect("above the reservation");
         assert_eq!(claim.start, 4600);
-        clock.reserved(SqnClaim { start: 8200, end: 11_800 });
+        clock.on_reserved(SqnClaim { start: 8200, end: 11_800 });
         assert_eq!(clock.next(1000, NOW), Some(8200));
         assert_eq!(clock.close(), SqnClaim { start: 8201, end: 11_800 });
     }

@@ -13,7 +13,7 @@ use vireo_types::{Duration, Instant};
 use vireo_wire::pfcp::{self, *};
 
 /// Time for which an association without sessions is kept when others need its place.
-const UNUSED: Duration = Duration::from_secs(60);
+const UNUSED_ASSOCIATION_RETENTION: Duration = Duration::from_secs(60);
 
 /// Result of an Association Setup Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +46,13 @@ impl Upf {
         let (Some((node_id, association)), None) = (here.next(), here.next()) else { return };
         if is_later(stamp, association.recovery) {
             let node_id = node_id.clone();
-            self.restarted(from, &node_id, now, plane);
+            self.on_restart(from, &node_id, now, plane);
         }
     }
 
-    fn restarted(&mut self, from: SocketAddr, node_id: &NodeId, now: Timestamps, plane: &mut impl TablesAccess) {
-        if let Some(left_out) = self.lines.admit(Line::Restarted, from.ip(), now.instant) {
-            warn!(control_plane = %from, node = ?node_id, left_out, "control plane restarted, removing its sessions");
+    fn on_restart(&mut self, from: SocketAddr, node_id: &NodeId, now: Timestamps, plane: &mut impl TablesAccess) {
+        if let Some(suppressed) = self.lines.admit(Line::Restarted, from.ip(), now.instant) {
+            warn!(control_plane = %from, node = ?node_id, suppressed, "control plane restarted, removing its sessions");
         }
         self.dissociate(node_id, plane);
     }
@@ -80,8 +80,8 @@ impl Upf {
             }
             None if !self.has_room_for(from.ip(), now, plane) => {
                 self.stats.refused_associations += 1;
-                if let Some(left_out) = self.lines.admit(Line::NoRoom, from.ip(), now.instant) {
-                    warn!(control_plane = %from, left_out, "too many PFCP associations; see upf.associations.max");
+                if let Some(suppressed) = self.lines.admit(Line::NoRoom, from.ip(), now.instant) {
+                    warn!(control_plane = %from, suppressed, "too many PFCP associations; see upf.associations.max");
                 }
                 return Setup::refused(Cause::NO_RESOURCES);
             }
@@ -122,8 +122,8 @@ impl Upf {
 
     pub(crate) fn refuse_setup(&mut self, from: SocketAddr, node_id: &NodeId, reason: &str, now: Timestamps) -> Setup {
         self.stats.refused_associations += 1;
-        if let Some(left_out) = self.lines.admit(Line::Refused, from.ip(), now.instant) {
-            warn!(control_plane = %from, node = ?node_id, reason, left_out,
+        if let Some(suppressed) = self.lines.admit(Line::Refused, from.ip(), now.instant) {
+            warn!(control_plane = %from, node = ?node_id, reason, suppressed,
                 "PFCP association refused; see upf.control-planes");
         }
         Setup::refused(Cause::REQUEST_REJECTED)
@@ -141,7 +141,7 @@ impl Upf {
             return true;
         }
         let unused = |(_, association): &(&NodeId, &Association)| {
-            !association.used && now.instant.since(association.supervision.last_heard) > UNUSED
+            !association.used && now.instant.since(association.supervision.last_heard) > UNUSED_ASSOCIATION_RETENTION
         };
         let oldest = self.associations.iter().filter(unused).min_by_key(|(_, other)| other.supervision.last_heard);
         let node_id = oldest.map(|(node_id, _)| node_id.clone());
@@ -165,12 +165,12 @@ impl Upf {
         let known = self.associations.get(&request.node_id).map(|association| association.recovery);
         match known {
             Some(before) if before != recovery && retention.is_none() => {
-                self.restarted(from, &request.node_id, now, plane);
+                self.on_restart(from, &request.node_id, now, plane);
             }
             Some(_) => {}
             None => {
-                if let Some(left_out) = self.lines.admit(Line::Associated, from.ip(), now.instant) {
-                    info!(control_plane = %from, node = ?request.node_id, left_out, "PFCP association set up");
+                if let Some(suppressed) = self.lines.admit(Line::Associated, from.ip(), now.instant) {
+                    info!(control_plane = %from, node = ?request.node_id, suppressed, "PFCP association set up");
                 }
             }
         }
@@ -210,8 +210,8 @@ impl Upf {
             // The other hosts do not answer their pending requests.
             let hosts = association.hosts.clone();
             self.requests.readdress(|to| hosts.contains(&to.ip()), from.ip());
-            if let Some(left_out) = self.lines.admit(Line::TakenOver, from.ip(), now.instant) {
-                info!(control_plane = %from, retained, left_out, "PFCP association taken over");
+            if let Some(suppressed) = self.lines.admit(Line::TakenOver, from.ip(), now.instant) {
+                info!(control_plane = %from, retained, suppressed, "PFCP association taken over");
             }
         }
         Setup::Answer { cause: Cause::REQUEST_ACCEPTED, retained }

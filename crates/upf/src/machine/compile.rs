@@ -184,7 +184,7 @@ fn acquire(
         }
     }
     choose_ends(tables, module, ue, rules, (records, new))?;
-    let flows = flows::needed(rules).then(|| flows::compile(rules)).transpose()?;
+    let flows = flows::needs_flow_rules(rules).then(|| flows::compile(rules)).transpose()?;
     let (uplinks, downlinks) = match flows {
         None => (uplinks(rules, ue)?, downlinks(rules, session)?),
         Some(_) => flows::records(rules, ue, session)?,
@@ -331,7 +331,8 @@ fn uplinks(rules: &Rules, ue: SessionAddress) -> Result<Uplinks, Refused> {
         let rule = UplinkRule { ue, flows, gate_open: quality.gate_open, forward, mbr: quality.mbr };
         match uplinks.iter_mut().find(|(other, _)| *other == teid) {
             None => uplinks.push((teid, rule)),
-            // they have the same treatment, or the first PDR matches all packets (`flows::needed`)
+            // they have the same treatment, or the first PDR matches all packets
+            // (`flows::needs_flow_rules`)
             Some((_, first)) => first.flows |= flows,
         }
     }

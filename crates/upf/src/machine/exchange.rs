@@ -25,7 +25,7 @@ const RESPONSES_OCTETS: usize = 64 << 20;
 const REPEATS: usize = 256;
 const FORGOTTEN: usize = 4;
 /// Lifetime of a stored response: longer than a peer retransmits (T1 * N1 of 3 s and 3).
-const KEEP: Duration = Duration::from_secs(12);
+const RESPONSE_RETENTION: Duration = Duration::from_secs(12);
 
 /// Unanswered requests of the UPF.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl Requests {
 
     /// Returns the session of the request that this response answers. Repeated responses return
     /// `None`.
-    pub(crate) fn answered(&mut self, from: SocketAddr, sequence: u32) -> Option<u64> {
+    pub(crate) fn take_answered_session(&mut self, from: SocketAddr, sequence: u32) -> Option<u64> {
         if self.pending.get(&sequence)?.to.ip() != from.ip() {
             return None;
         }
@@ -175,9 +175,10 @@ struct Answer {
 }
 
 impl Responses {
-    /// Returns the response that the identical request has received within [`KEEP`].
+    /// Returns the response that the identical request has received within [`RESPONSE_RETENTION`].
     pub(crate) fn find(&self, from: SocketAddr, sequence: u32, request: &[u8], now: Instant) -> Option<&[u8]> {
-        let answer = self.answers.get(&(from, sequence)).filter(|answer| now.since(answer.since) < KEEP)?;
+        let answer =
+            self.answers.get(&(from, sequence)).filter(|answer| now.since(answer.since) < RESPONSE_RETENTION)?;
         (answer.request == self.hasher.hash_one(request)).then_some(&answer.octets[..])
     }
 
@@ -189,7 +190,7 @@ impl Responses {
     }
 
     /// Returns the stored response to this peer's request with this sequence number.
-    pub(crate) fn answered(&self, from: SocketAddr, sequence: u32) -> Option<Answered> {
+    pub(crate) fn stored_response(&self, from: SocketAddr, sequence: u32) -> Option<Answered> {
         let Answer { request, octets, .. } = self.answers.get(&(from, sequence))?;
         Some(Answered { from, sequence, request: *request, octets: octets.clone() })
     }
@@ -207,7 +208,7 @@ impl Responses {
         for n in 0.. {
             let Some((since, key)) = self.order.front().copied() else { break };
             let too_many = self.octets + answered.octets.len() > RESPONSES_OCTETS;
-            let old = self.order.len() >= RESPONSES || now.since(since) >= KEEP;
+            let old = self.order.len() >= RESPONSES || now.since(since) >= RESPONSE_RETENTION;
             if !too_many && (n >= FORGOTTEN || !old) {
                 break;
             }
@@ -267,16 +268,20 @@ mod tests {
         for session in [10, 20] {
             assert!(requests.send(session, peer, Instant(0), &mut out, |sequence| Some(vec![sequence as u8])));
         }
-        assert_eq!(requests.answered("192.0.2.2:8805".parse().expect("an address"), 1), None, "of somebody else");
-        assert_eq!(requests.answered("192.0.2.1:40000".parse().expect("an address"), 1), Some(10));
-        assert_eq!(requests.answered(peer, 1), None, "once");
+        assert_eq!(
+            requests.take_answered_session("192.0.2.2:8805".parse().expect("an address"), 1),
+            None,
+            "of somebody else"
+        );
+        assert_eq!(requests.take_answered_session("192.0.2.1:40000".parse().expect("an address"), 1), Some(10));
+        assert_eq!(requests.take_answered_session(peer, 1), None, "once");
         out.clear();
         for (at, sent, given_up) in [(2_999_999, 0, 0), (3_000_000, 1, 0), (6_000_000, 1, 0), (9_000_000, 0, 1)] {
             assert_eq!(requests.tick(Instant(at), &mut out).len(), given_up, "at {at}");
             assert_eq!(out.len(), sent, "at {at}");
             out.clear();
         }
-        assert_eq!((requests.answered(peer, 2), requests.deadline()), (None, None));
+        assert_eq!((requests.take_answered_session(peer, 2), requests.deadline()), (None, None));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use vireo_wire::pfcp::*;
 
 /// Returns true if a tunnel or UE address needs several treatments, or one that an entry cannot
 /// express.
-pub(crate) fn needed(rules: &Rules) -> bool {
+pub(crate) fn needs_flow_rules(rules: &Rules) -> bool {
     if rules.urrs.iter().any(|urr| urr.has_volume_quota() || matches!(urr.quota_action(), Some(QuotaAction::Far(_)))) {
         return true;
     }

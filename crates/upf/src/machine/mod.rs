@@ -260,7 +260,7 @@ impl Upf {
         plane: &mut impl TablesAccess,
         out: &mut Outgoing,
     ) {
-        self.process((from, true), datagram, now, plane, out);
+        self.process(from, datagram, true, now, plane, out);
     }
 
     /// Processes a datagram. A control plane that loses no response does not repeat requests about
@@ -268,8 +268,9 @@ impl Upf {
     /// for each UE, for 12 s.
     pub(crate) fn process(
         &mut self,
-        (from, may_repeat): (SocketAddr, bool),
+        from: SocketAddr,
         datagram: &[u8],
+        may_repeat: bool,
         now: Timestamps,
         plane: &mut impl TablesAccess,
         out: &mut Outgoing,
@@ -353,8 +354,8 @@ impl Upf {
     /// messages are dropped.
     fn turn_away(&mut self, from: SocketAddr, datagram: &[u8], now: Timestamps, out: &mut Outgoing) {
         self.stats.unlisted += 1;
-        if let Some(left_out) = self.lines.admit(Line::Unlisted, from.ip(), now.instant) {
-            warn!(control_plane = %from, left_out, "PFCP from an address that is not in upf.control-planes");
+        if let Some(suppressed) = self.lines.admit(Line::Unlisted, from.ip(), now.instant) {
+            warn!(control_plane = %from, suppressed, "PFCP from an address that is not in upf.control-planes");
         }
         let is_setup = |message: &Message<'_>| message.message_type() == MessageType::ASSOCIATION_SETUP_REQUEST;
         let Some(message) = Message::new(datagram).ok().filter(is_setup) else { return };

@@ -76,7 +76,7 @@ impl PathMonitor {
     }
 
     /// Handles an Echo Response. Returns true if the peer had failed.
-    pub(crate) fn answered(&mut self, peer: IpAddr, now: Instant) -> bool {
+    pub(crate) fn on_echo_response(&mut self, peer: IpAddr, now: Instant) -> bool {
         let (Some(every), Some(path)) = (self.every, self.peers.get_mut(&peer)) else { return false };
         path.remaining = None;
         path.due = now + every;
@@ -131,14 +131,14 @@ mod tests {
         }
         assert_eq!(requests, [0, 3, 6, 69, 72, 75, 138, 141, 144]);
         assert_eq!(lost, [9]);
-        assert!(paths.answered(PEER, at(200)) && !paths.answered(PEER, at(201)));
+        assert!(paths.on_echo_response(PEER, at(200)) && !paths.on_echo_response(PEER, at(201)));
         assert_eq!(paths.due(at(260)), PathActions::default());
         assert_eq!(paths.due(at(261)).echo_requests.len(), 1);
         // no session has the peer
         paths.change(&[PEER], &[], at(262));
         assert_eq!(paths.peers.len(), 1);
         paths.change(&[PEER], &[], at(262));
-        assert!(paths.peers.is_empty() && !paths.answered(PEER, at(263)));
+        assert!(paths.peers.is_empty() && !paths.on_echo_response(PEER, at(263)));
     }
 
     #[test]

@@ -192,8 +192,8 @@ impl Upf {
     }
 
     /// Returns the answered request with this sequence number.
-    pub(crate) fn answered(&self, from: SocketAddr, sequence: u32) -> Option<Answered> {
-        self.responses.answered(self.response_key(from), sequence)
+    pub(crate) fn stored_response(&self, from: SocketAddr, sequence: u32) -> Option<Answered> {
+        self.responses.stored_response(self.response_key(from), sequence)
     }
 
     /// Removes a session without recording the change.

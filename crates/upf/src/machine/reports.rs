@@ -78,7 +78,7 @@ impl Upf {
                 (session, self.downlink_data(session, pdr))
             }
             Event::Alive { peer } => {
-                if self.paths.answered(peer, now.instant) {
+                if self.paths.on_echo_response(peer, now.instant) {
                     info!("the GTP-U peer {peer} answers again");
                     self.node_report(&[], &[peer], now, out);
                 }
@@ -138,15 +138,16 @@ impl Upf {
             MessageType::SESSION_REPORT_RESPONSE | MessageType::NODE_REPORT_RESPONSE => true,
             _ => false,
         };
-        let Some(seid) = answers.then(|| self.requests.answered(from, message.sequence())).flatten() else {
+        let Some(seid) = answers.then(|| self.requests.take_answered_session(from, message.sequence())).flatten()
+        else {
             self.stats.discarded += 1;
             return;
         };
         let Ok(response) = SessionReportResponse::parse(message) else { return };
         if response.cause == Cause::SESSION_CONTEXT_NOT_FOUND {
             // otherwise no control plane would ever delete the session (TS 29.244 6.3.2.4)
-            if let Some(left_out) = self.lines.admit(Line::Unknown, from.ip(), now.instant) {
-                info!(control_plane = %from, left_out, "session unknown to its control plane, removed");
+            if let Some(suppressed) = self.lines.admit(Line::Unknown, from.ip(), now.instant) {
+                info!(control_plane = %from, suppressed, "session unknown to its control plane, removed");
             }
             self.remove(seid, plane);
             return;
@@ -184,8 +185,8 @@ impl Upf {
         let given_up = self.requests.tick(now.instant, out);
         if !given_up.is_empty() {
             let nobody = std::net::IpAddr::from(std::net::Ipv4Addr::UNSPECIFIED);
-            if let Some(left_out) = self.lines.admit(Line::Unanswered, nobody, now.instant) {
-                warn!(reports = given_up.len(), left_out, "reports not answered by their control plane");
+            if let Some(suppressed) = self.lines.admit(Line::Unanswered, nobody, now.instant) {
+                warn!(reports = given_up.len(), suppressed, "reports not answered by their control plane");
             }
             self.stats.unanswered += given_up.len() as u64;
         }
@@ -272,7 +273,7 @@ impl Upf {
 
 /// Logs that a report was not sent, because too many are unanswered.
 fn not_sent(lines: &mut LogLimit<Line>, to: SocketAddr, now: Timestamps) {
-    if let Some(left_out) = lines.admit(Line::Reports, to.ip(), now.instant) {
-        warn!(control_plane = %to, left_out, "report left out, too many are unanswered");
+    if let Some(suppressed) = lines.admit(Line::Reports, to.ip(), now.instant) {
+        warn!(control_plane = %to, suppressed, "report left out, too many are unanswered");
     }
 }

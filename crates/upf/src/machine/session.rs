@@ -176,7 +176,7 @@ impl Session {
         plane: &mut impl TablesAccess,
     ) -> Result<SessionModificationResponse, Refused> {
         let mut rules = self.rules.clone();
-        let touched = touched(request, &rules);
+        let touched = modification_scope(request, &rules);
         let mut removed = change_rules(&mut rules, request, now)?;
         let updated = request.update_pdrs.iter().filter_map(|ie| Some((ie.pdr_id, ie.pdi.as_ref()?)));
         let pdis = request.create_pdrs.iter().map(|ie| (ie.pdr_id, &ie.pdi)).chain(updated);
@@ -362,7 +362,7 @@ impl Session {
                 if let Err(refused) =
                     compile::apply(tables, released, of, rules, records, &ModificationScope::default())
                 {
-                    tracing::warn!("quota spent and its action not applied: {:?}", refused.error);
+                    tracing::warn!(error = ?refused.error, "quota exhausted, but its action not applied");
                 }
                 usage::rebase(rules, tables, seid, records);
                 records.watch(tables, seid, volume_left(&rules.urrs));
@@ -477,7 +477,7 @@ fn change_rules(rules: &mut Rules, request: &SessionModificationRequest, now: u3
     Ok(removed)
 }
 
-fn touched(request: &SessionModificationRequest, before: &Rules) -> ModificationScope {
+fn modification_scope(request: &SessionModificationRequest, before: &Rules) -> ModificationScope {
     let ends = |far: &&UpdateFar| {
         let parameters = far.update_forwarding_parameters.as_ref();
         parameters.and_then(|p| p.flags).is_some_and(|flags| flags.contains(SmReqFlags::SNDEM))

@@ -17,9 +17,9 @@ use vireo_types::{Duration, Instant};
 use vireo_wire::pfcp::{self, *};
 
 /// Time within which the bound address of a Node ID must show that it is alive.
-const CONTEST: Duration = Duration::from_millis(2_000);
+const CONTEST_TIMEOUT: Duration = Duration::from_millis(2_000);
 /// Interval of Heartbeat Requests meanwhile.
-const PROBE: Duration = Duration::from_millis(250);
+const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Supervision state of a control plane.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Contest {
 }
 
 /// Action that is due for an association.
-enum Due {
+enum DueAction {
     Nothing,
     Probe,
     Release,
@@ -78,9 +78,9 @@ impl Upf {
     pub(crate) fn on_message_from(&mut self, from: SocketAddr, now: Instant) {
         for association in self.associations.values_mut().filter(|other| other.hosts.contains(&from.ip())) {
             if association.supervision.on_message(now)
-                && let Some(left_out) = self.lines.admit(Line::Back, from.ip(), now)
+                && let Some(suppressed) = self.lines.admit(Line::Back, from.ip(), now)
             {
-                info!(control_plane = %from, left_out, "control plane answers again");
+                info!(control_plane = %from, suppressed, "control plane answers again");
             }
         }
     }
@@ -126,17 +126,17 @@ impl Upf {
         let mut due = Vec::new();
         for (node_id, association) in &mut self.associations {
             let what = association.due(now.instant, &self.settings, &mut self.lines);
-            if let Due::Probe = what {
+            if let DueAction::Probe = what {
                 probe(association, &mut self.requests, self.settings.started, out);
-            } else if !matches!(what, Due::Nothing) {
+            } else if !matches!(what, DueAction::Nothing) {
                 due.push((node_id.clone(), what));
             }
         }
         for (node_id, what) in due {
             match what {
-                Due::Release => self.release_silent(&node_id, now, plane),
-                Due::Decide { dead } => self.decide(&node_id, dead, now, plane, out),
-                Due::Nothing | Due::Probe => {}
+                DueAction::Release => self.release_silent(&node_id, now, plane),
+                DueAction::Decide { dead } => self.decide(&node_id, dead, now, plane, out),
+                DueAction::Nothing | DueAction::Probe => {}
             }
         }
     }
@@ -147,8 +147,8 @@ impl Upf {
         self.dissociate(node_id, plane);
         let released = (before - self.sessions.len()) as u64;
         self.stats.released += released;
-        if let Some(left_out) = self.lines.admit(Line::Released, address.ip(), now.instant) {
-            warn!(control_plane = %address, node = ?node_id, sessions = released, left_out,
+        if let Some(suppressed) = self.lines.admit(Line::Released, address.ip(), now.instant) {
+            warn!(control_plane = %address, node = ?node_id, sessions = released, suppressed,
                 "control plane silent for too long, association and sessions removed");
         }
     }
@@ -200,32 +200,32 @@ impl Upf {
 }
 
 impl Association {
-    fn due(&mut self, now: Instant, settings: &super::Settings, lines: &mut super::LogLimit<Line>) -> Due {
+    fn due(&mut self, now: Instant, settings: &super::Settings, lines: &mut super::LogLimit<Line>) -> DueAction {
         let Association { supervision, contest, .. } = self;
         if let Some(contest) = contest {
             return match contest {
-                _ if supervision.last_heard > contest.since => Due::Decide { dead: false },
-                _ if now.since(contest.since) >= CONTEST => Due::Decide { dead: true },
+                _ if supervision.last_heard > contest.since => DueAction::Decide { dead: false },
+                _ if now.since(contest.since) >= CONTEST_TIMEOUT => DueAction::Decide { dead: true },
                 _ if contest.next_probe <= now => {
-                    contest.next_probe = now + PROBE;
-                    Due::Probe
+                    contest.next_probe = now + PROBE_INTERVAL;
+                    DueAction::Probe
                 }
-                _ => Due::Nothing,
+                _ => DueAction::Nothing,
             };
         }
-        let Some(interval) = settings.heartbeat_interval() else { return Due::Nothing };
+        let Some(interval) = settings.heartbeat_interval() else { return DueAction::Nothing };
         let keep = settings.associations.keep_sessions.into();
         let (attempts, wait) = (settings.associations.heartbeat_attempts, settings.response_time);
         if supervision.silent_since.is_some_and(|since| now.since(since) >= keep) {
-            return Due::Release;
+            return DueAction::Release;
         }
         if supervision.next > now {
-            return Due::Nothing;
+            return DueAction::Nothing;
         }
         let sent = supervision.unanswered.map_or(0, |(_, sent)| sent);
         if sent < attempts {
             supervision.next = now + wait;
-            return Due::Probe;
+            return DueAction::Probe;
         }
         supervision.unanswered = None;
         supervision.next = now + interval;
@@ -234,15 +234,15 @@ impl Association {
         if silent && supervision.silent_since.is_none() {
             supervision.silent_since = Some(now);
             let address = self.address;
-            if let Some(left_out) = lines.admit(Line::Silent, address.ip(), now) {
+            if let Some(suppressed) = lines.admit(Line::Silent, address.ip(), now) {
                 let keep_s = settings.associations.keep_sessions.as_secs();
-                warn!(control_plane = %address, keep_s, left_out, "control plane silent, its sessions are kept for a time");
+                warn!(control_plane = %address, keep_s, suppressed, "control plane silent, its sessions are kept for a time");
             }
             if keep == Duration(0) {
-                return Due::Release;
+                return DueAction::Release;
             }
         }
-        Due::Nothing
+        DueAction::Nothing
     }
 }
 

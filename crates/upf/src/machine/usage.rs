@@ -109,7 +109,7 @@ struct Limits {
 }
 
 /// The supported triggers, with the element that each needs; 0 = none.
-const SERVED: [(ReportingTriggers, u16); 10] = [
+const SUPPORTED_TRIGGERS: [(ReportingTriggers, u16); 10] = [
     (ReportingTriggers::PERIO, MeasurementPeriod::ID),
     (ReportingTriggers::VOLTH, VolumeThreshold::ID),
     (ReportingTriggers::TIMTH, TimeThreshold::ID),
@@ -190,11 +190,11 @@ impl Urr {
     /// reports would be missing silently.
     fn check(&self) -> Result<(), Refused> {
         let limits = &self.limits;
-        let known = SERVED.iter().fold(0, |all, (trigger, _)| all | trigger.0);
+        let known = SUPPORTED_TRIGGERS.iter().fold(0, |all, (trigger, _)| all | trigger.0);
         if self.triggers.0 & !known != 0 || self.method.contains(MeasurementMethod::EVENT) {
             return Err(Refused::rule(FailedRuleId::Urr(self.id)));
         }
-        for (trigger, element) in SERVED.iter().filter(|(trigger, _)| self.triggers.contains(*trigger)) {
+        for (trigger, element) in SUPPORTED_TRIGGERS.iter().filter(|(trigger, _)| self.triggers.contains(*trigger)) {
             let there = match *trigger {
                 ReportingTriggers::PERIO => limits.period.is_some_and(|seconds| seconds > 0),
                 ReportingTriggers::VOLTH => limits.volume.is_some(),
@@ -229,7 +229,7 @@ impl Urr {
             quota(left(self.granted, self.limits.validity)),
             quota(silent(self.limits.holding)),
             // the datapath sends an event; if it is lost, the reading is late but still happens
-            self.volume_left().map(|_| UNTOLD),
+            self.volume_left().map(|_| MAX_UNREPORTED_S),
         ];
         all.into_iter().flatten().min()
     }
@@ -285,29 +285,29 @@ impl Urr {
     /// Returns the triggers that require a report of a settled URR; none if zero.
     fn due(&mut self, now: u32) -> UsageReportTrigger {
         let limits = self.limits;
-        let mut why = UsageReportTrigger::default();
+        let mut reason = UsageReportTrigger::default();
         let passed = |since: u32, limit: Option<u32>| limit.is_some_and(|limit| now.wrapping_sub(since) >= limit);
         let wants = |trigger| self.triggers.contains(trigger);
         let volume = limits.volume.map(|t| (t.total, t.uplink, t.downlink));
-        if wants(ReportingTriggers::VOLTH) && reached(volume, self.counted) {
-            why = why | UsageReportTrigger::VOLTH;
+        if wants(ReportingTriggers::VOLTH) && is_threshold_reached(volume, self.counted) {
+            reason = reason | UsageReportTrigger::VOLTH;
         }
         if wants(ReportingTriggers::TIMTH) && passed(self.since, limits.time.filter(|time| *time > 0)) {
-            why = why | UsageReportTrigger::TIMTH;
+            reason = reason | UsageReportTrigger::TIMTH;
         }
         if wants(ReportingTriggers::PERIO) && passed(self.since, limits.period) {
-            why = why | UsageReportTrigger::PERIO;
+            reason = reason | UsageReportTrigger::PERIO;
         }
         if wants(ReportingTriggers::START) && !self.flowing && self.passed {
-            why = why | UsageReportTrigger::START;
+            reason = reason | UsageReportTrigger::START;
         }
         if wants(ReportingTriggers::STOPT) && self.flowing && passed(self.active, limits.inactivity) {
-            why = why | UsageReportTrigger::STOPT;
+            reason = reason | UsageReportTrigger::STOPT;
         }
         if !self.spent {
             let quota = limits.volume_quota.map(|q| (q.total, q.uplink, q.downlink));
             let causes = [
-                (spent(quota, self.used), ReportingTriggers::VOLQU, UsageReportTrigger::VOLQU),
+                (is_quota_exhausted(quota, self.used), ReportingTriggers::VOLQU, UsageReportTrigger::VOLQU),
                 (passed(self.granted, limits.time_quota), ReportingTriggers::TIMQU, UsageReportTrigger::TIMQU),
                 (passed(self.granted, limits.validity), ReportingTriggers::QUVTI, UsageReportTrigger::QUVTI),
                 (passed(self.active, limits.holding), ReportingTriggers::QUHTI, UsageReportTrigger::QUHTI),
@@ -315,12 +315,12 @@ impl Urr {
             for (happened, trigger, told) in causes {
                 self.spent |= happened;
                 if happened && self.triggers.contains(trigger) {
-                    why = why | told;
+                    reason = reason | told;
                 }
             }
         }
-        self.flowing = !why.contains(UsageReportTrigger::STOPT) && (self.flowing || self.passed);
-        why
+        self.flowing = !reason.contains(UsageReportTrigger::STOPT) && (self.flowing || self.passed);
+        reason
     }
 }
 
@@ -333,7 +333,7 @@ pub(crate) enum QuotaAction {
 }
 
 /// Maximum time between readings in seconds, in case an event of the datapath is lost.
-const UNTOLD: u32 = 60;
+const MAX_UNREPORTED_S: u32 = 60;
 
 /// Returns the interval of readings that detect the absence of packets for `limit`, in seconds.
 /// Detection may be late by that much.
@@ -344,7 +344,7 @@ pub(crate) fn step(limit: Option<u32>) -> u32 {
 type Octets3 = (Option<u64>, Option<u64>, Option<u64>);
 
 /// Returns true if one of the thresholds is reached; 0 is no threshold.
-fn reached(limits: Option<Octets3>, usage: Usage) -> bool {
+fn is_threshold_reached(limits: Option<Octets3>, usage: Usage) -> bool {
     limits.is_some_and(|(all, up, down)| {
         let over = |limit: Option<u64>, octets: u64| limit.is_some_and(|limit| limit > 0 && octets >= limit);
         over(all, total(usage)) || over(up, usage.uplink.octets) || over(down, usage.downlink.octets)
@@ -352,7 +352,7 @@ fn reached(limits: Option<Octets3>, usage: Usage) -> bool {
 }
 
 /// Returns true if one of the quotas is exhausted; 0 is an empty quota.
-fn spent(limits: Option<Octets3>, usage: Usage) -> bool {
+fn is_quota_exhausted(limits: Option<Octets3>, usage: Usage) -> bool {
     limits.is_some_and(|(all, up, down)| {
         let over = |limit: Option<u64>, octets: u64| limit.is_some_and(|limit| octets >= limit);
         over(all, total(usage)) || over(up, usage.uplink.octets) || over(down, usage.downlink.octets)
@@ -448,14 +448,15 @@ pub(crate) fn report(urr: &mut Urr, trigger: UsageReportTrigger, now: u32) -> Us
 /// true if a quota has become exhausted, which changes the treatment of packets.
 pub(crate) fn due_reports(urrs: &mut [Urr], now: u32) -> (Vec<UsageReport>, bool) {
     let before = urrs.iter().filter(|urr| urr.spent).count();
-    let mut why: SmallVec<[UsageReportTrigger; 4]> = urrs.iter_mut().map(|urr| urr.due(now)).collect();
-    let due: SmallVec<[u32; 4]> = urrs.iter().zip(&why).filter(|(_, why)| why.0 != 0).map(|(urr, _)| urr.id).collect();
-    for (urr, why) in urrs.iter().zip(&mut why) {
+    let mut reason: SmallVec<[UsageReportTrigger; 4]> = urrs.iter_mut().map(|urr| urr.due(now)).collect();
+    let due: SmallVec<[u32; 4]> =
+        urrs.iter().zip(&reason).filter(|(_, reason)| reason.0 != 0).map(|(urr, _)| urr.id).collect();
+    for (urr, reason) in urrs.iter().zip(&mut reason) {
         if urr.triggers.contains(ReportingTriggers::LIUSA) && urr.linked.iter().any(|id| due.contains(id)) {
-            *why = *why | UsageReportTrigger::LIUSA;
+            *reason = *reason | UsageReportTrigger::LIUSA;
         }
     }
     let spent = urrs.iter().filter(|urr| urr.spent).count() != before;
-    let reporting = urrs.iter_mut().zip(why).filter(|(_, why)| why.0 != 0);
-    (reporting.map(|(urr, why)| report(urr, why, now)).collect(), spent)
+    let reporting = urrs.iter_mut().zip(reason).filter(|(_, reason)| reason.0 != 0);
+    (reporting.map(|(urr, reason)| report(urr, reason, now)).collect(), spent)
 }

@@ -32,7 +32,7 @@ const HEAD: usize = 64 + 64;
 /// Minimum interval of log lines about missing room.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Capacity of the channels to the database and to the N4 thread.
-const WAITING: usize = 65_536;
+const CHANNEL_CAPACITY: usize = 65_536;
 
 /// Opened records, with the state that was found.
 pub(crate) struct OpenedStore {
@@ -258,7 +258,7 @@ impl ShmBackend {
     fn execute<P: TablesAccess>(&mut self, stored: &mut PersistentUpf, on: &mut TransactionContext<'_, P>) {
         while let Some(job) = stored.jobs().pop_front() {
             let done = self.work(&job);
-            stored.answered(on, job.name, done);
+            stored.on_result(on, job.name, done);
         }
     }
 
@@ -287,8 +287,8 @@ impl PersistenceBackend {
         let backend = if mode == WriterMode::Sole {
             Backend::Shm(ShmBackend { records, metrics, renewed: Instant::now() })
         } else {
-            let (jobs, waiting) = bounded(WAITING);
-            let (results, done) = bounded(WAITING);
+            let (jobs, waiting) = bounded(CHANNEL_CAPACITY);
+            let (results, done) = bounded(CHANNEL_CAPACITY);
             let stop = Arc::new(AtomicBool::new(false));
             let function = StateFunction::Upf;
             let (node, ended) = (NODE, Arc::clone(&stop));
@@ -317,7 +317,7 @@ impl PersistenceBackend {
     pub(crate) fn poll<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>) -> bool {
         if let Backend::Thread { done, .. } = &self.backend {
             for (name, done) in done.try_iter().take(BATCH) {
-                self.stored.answered(on, name, done);
+                self.stored.on_result(on, name, done);
             }
         }
         self.submit(on);

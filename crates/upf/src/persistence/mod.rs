@@ -61,11 +61,11 @@ const BEHIND: usize = 32;
 /// Maximum number of unanswered requests of all control planes.
 const REQUESTS: usize = if cfg!(test) { 1_024 } else { 65_536 };
 /// Time limit to load the record for a request: less than a control plane retransmits.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of attempts to start an incarnation while others write the record.
 const ATTEMPTS: usize = 8;
 /// Period in seconds in which each record is committed again, so that it does not expire.
-const RENEWED: usize = LIFE.as_secs() as usize / 3;
+const RENEWAL_INTERVAL_S: usize = LIFE.as_secs() as usize / 3;
 
 fn name(seid: u64) -> Name {
     Name { collection: COLLECTION, id: seid }
@@ -276,7 +276,7 @@ impl PersistentUpf {
             self.begin_or_wait(on, NODE, Task::Changed(Vec::new()));
         }
         self.places.begin(ntp);
-        on.plane.change(|tables, _| tables.restored());
+        on.plane.change(|tables, _| tables.end_restoration());
     }
 
     /// Processes a datagram from N4.
@@ -315,7 +315,7 @@ impl PersistentUpf {
         if let Some(place) = place {
             self.places.enter(seid, place, kind == Transaction::PfcpEstablishment);
         }
-        let deadline = on.now.instant + PATIENCE;
+        let deadline = on.now.instant + LOAD_TIMEOUT;
         self.requests.insert((from, sequence));
         let (datagram, shared) = (datagram.to_vec(), place.is_some());
         let request = Request { from, sequence, datagram, kind, deadline, shared };
@@ -358,7 +358,7 @@ impl PersistentUpf {
 
     /// Commits a share of the records again. Must be called once a second.
     pub(crate) fn renew<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>) {
-        for _ in 0..self.renewals.len().div_ceil(RENEWED) {
+        for _ in 0..self.renewals.len().div_ceil(RENEWAL_INTERVAL_S) {
             let Some(seid) = self.renewals.pop_front() else { break };
             if on.upf.sessions.contains_key(&seid) {
                 self.renewals.push_back(seid);
@@ -437,7 +437,7 @@ impl PersistentUpf {
     }
 
     /// Handles a result of the database.
-    pub(crate) fn answered<P: TablesAccess>(
+    pub(crate) fn on_result<P: TablesAccess>(
         &mut self,
         on: &mut TransactionContext<'_, P>,
         name: Name,
@@ -450,7 +450,7 @@ impl PersistentUpf {
         }
         let Some(running) = self.lanes.get_mut(&name).and_then(|lane| lane.running.take()) else { return };
         match (running, done) {
-            (Running::Loading(task), OperationResult::Loaded(Ok(found))) => self.loaded(on, name, task, found),
+            (Running::Loading(task), OperationResult::Loaded(Ok(found))) => self.on_loaded(on, name, task, found),
             (Running::Committing(commit), OperationResult::Changed(Ok(version))) => {
                 self.full &= commit.kind != Transaction::PfcpEstablishment;
                 if let Some(versions) = self.versions.as_mut().filter(|_| name.collection == COLLECTION) {
@@ -459,7 +459,7 @@ impl PersistentUpf {
                         _ => versions.insert(name.id, version),
                     };
                 }
-                self.done(on, name, commit);
+                self.finish_commit(on, name, commit);
             }
             (Running::Committing(commit), OperationResult::Changed(Err(RecordError::Conflict))) => {
                 let (operation, kind) = (DatabaseOperation::Load, commit.kind);
@@ -483,7 +483,9 @@ impl PersistentUpf {
                 self.lanes.entry(name).or_default().running = Some(Running::Committing(commit));
                 self.stalled.push(name);
             }
-            (Running::Checking(commit), OperationResult::Loaded(Ok(found))) => self.checked(on, name, commit, found),
+            (Running::Checking(commit), OperationResult::Loaded(Ok(found))) => {
+                self.on_reloaded(on, name, commit, found)
+            }
             (Running::Loading(task), OperationResult::Loaded(Err(error)) | OperationResult::Changed(Err(error))) => {
                 warn!(%error, "transaction not executed");
                 self.abandon(on, name, task);
@@ -497,7 +499,7 @@ impl PersistentUpf {
         }
     }
 
-    fn loaded<P: TablesAccess>(
+    fn on_loaded<P: TablesAccess>(
         &mut self,
         on: &mut TransactionContext<'_, P>,
         name: Name,
@@ -595,7 +597,7 @@ impl PersistentUpf {
         for changed in &names {
             match &own {
                 Some(LoadedRequest { name, known, request }) if name == changed => {
-                    let answered = on.upf.answered(request.from, request.sequence);
+                    let answered = on.upf.stored_response(request.from, request.sequence);
                     let commit = Commit::new(request.kind, answered, tickets.clone());
                     self.commit(on, *name, known.clone(), commit);
                 }
@@ -631,11 +633,11 @@ impl PersistentUpf {
         commit.value = match value {
             Some(None) => {
                 error!("bug: session does not encode");
-                return self.done(on, name, commit);
+                return self.finish_commit(on, name, commit);
             }
             // The session came and went between two transactions, or never existed. Or the UE's
             // record is gone with all its parts.
-            _ if version == 0 && (placed || value.is_none()) => return self.done(on, name, commit),
+            _ if version == 0 && (placed || value.is_none()) => return self.finish_commit(on, name, commit),
             value => value.flatten(),
         };
         commit.expected = version;
@@ -673,11 +675,11 @@ impl PersistentUpf {
         }
         // The session was never stored.
         on.upf.take_changed();
-        self.done(on, name, commit);
+        self.finish_commit(on, name, commit);
     }
 
     /// Handles the load after a refused commit.
-    fn checked<P: TablesAccess>(
+    fn on_reloaded<P: TablesAccess>(
         &mut self,
         on: &mut TransactionContext<'_, P>,
         name: Name,
@@ -695,7 +697,7 @@ impl PersistentUpf {
         });
         let there = there.or_else(|| found.map(|found| Encoded::Whole(found.octets)));
         if there == commit.value {
-            return self.done(on, name, commit);
+            return self.finish_commit(on, name, commit);
         }
         if own {
             warn!("session record changed by another writer; writing it again");
@@ -703,7 +705,7 @@ impl PersistentUpf {
         self.commit(on, name, known, commit);
     }
 
-    fn done<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>, name: Name, commit: Commit) {
+    fn finish_commit<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>, name: Name, commit: Commit) {
         for ticket in commit.tickets {
             let Some(waits) = self.tickets.get_mut(&ticket) else { continue };
             waits.remaining -= 1;

@@ -149,7 +149,7 @@ impl PartLocations {
         let seid = made.map_or(seid, |made| made.seid);
         let part = match upf.sessions.get(&seid) {
             Some(session) => {
-                let octets = session.octets(upf.answered(to, sequence).as_ref());
+                let octets = session.octets(upf.stored_response(to, sequence).as_ref());
                 octets
                     .and_then(|octets| self.next(seid, octets))
                     .filter(|part| part.len() <= shared_record::PART_OCTETS)

@@ -64,16 +64,16 @@ impl UpfShared {
         self.upf().deadline()
     }
 
-    /// Processes a datagram, which the peer may send again or not. Returns true if the next
-    /// deadline has become earlier.
-    pub(crate) fn receive(&self, (from, may_repeat): (SocketAddr, bool), datagram: &[u8], out: &mut Outgoing) -> bool {
+    /// Processes a datagram; `may_repeat` as in [`Upf::process`]. Returns true if the next deadline
+    /// has become earlier.
+    pub(crate) fn receive(&self, from: SocketAddr, datagram: &[u8], may_repeat: bool, out: &mut Outgoing) -> bool {
         let (traced, answered) = (tracer().map(|tracer| (tracer, clock())), out.len());
         let now = self.now();
         let mut upf = self.upf();
         let before = upf.deadline();
-        upf.process((from, may_repeat), datagram, now, &mut self.plane(), out);
+        upf.process(from, datagram, may_repeat, now, &mut self.plane(), out);
         if let Some((tracer, start)) = traced {
-            out[answered..].iter().for_each(|(_, datagram)| tracer.executed(datagram, start, clock()));
+            out[answered..].iter().for_each(|(_, datagram)| tracer.record_executed(datagram, start, clock()));
         }
         upf.deadline().is_some_and(|after| before.is_none_or(|before| after < before))
     }
@@ -107,7 +107,7 @@ impl InProcess for InProcessN4 {
 
     fn exchange(&self, from: SocketAddr, datagram: &[u8], may_repeat: bool, answer: &mut dyn FnMut(Vec<u8>)) {
         let mut out = Outgoing::new();
-        if self.served.receive((from, may_repeat), datagram, &mut out) {
+        if self.served.receive(from, datagram, may_repeat, &mut out) {
             self.served.wake.wake();
         }
         out.extract_if(.., |(to, _)| *to == from).for_each(|(_, datagram)| answer(datagram));

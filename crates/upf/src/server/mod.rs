@@ -48,10 +48,10 @@ const EVENTS_AT_ONCE: usize = 128;
 const BATCHES: usize = 8;
 /// Number of batches that are received before slices are served, and number of requests served
 /// then.
-const TAKEN: usize = 16;
+const MAX_BATCHES_PER_TURN: usize = 16;
 const TURNS: usize = 16;
 /// Interval of scans of buffers and usage.
-const UPKEEP: Duration = Duration::from_secs(1);
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A reason that prevents the start of a UPF.
 #[derive(Debug, thiserror::Error)]
@@ -443,7 +443,7 @@ impl Server {
         let (mut unsent, mut behind) = (0, false);
         let mut looked = std::time::Instant::now();
         let mut out = Outgoing::new();
-        let mut upkeep = self.served.now().instant + UPKEEP.into();
+        let mut upkeep = self.served.now().instant + SCAN_INTERVAL.into();
         // a peer that waits for a response must not wait for the processing of packets
         if let Err(error) = vireo_datapath::request_short_time_slices() {
             debug!("N4 thread keeps its scheduler slice: {error}");
@@ -478,7 +478,7 @@ impl Server {
                 self.datapath.upkeep();
             }
             if second {
-                upkeep = now.instant + UPKEEP.into();
+                upkeep = now.instant + SCAN_INTERVAL.into();
                 let before = std::mem::replace(&mut unsent, self.outbox.unsent());
                 if unsent > before {
                     debug!("{} PFCP messages could not be sent", unsent - before);
@@ -521,7 +521,7 @@ impl Server {
     /// at a time, so that other callers get the lock.
     fn receive_by_turns(&mut self, out: &mut Outgoing) {
         for _ in 0..BATCHES {
-            for _ in 0..TAKEN {
+            for _ in 0..MAX_BATCHES_PER_TURN {
                 let count = match self.inbox.receive(&self.served.socket) {
                     Ok(count) => count,
                     Err(error) => {
@@ -596,7 +596,7 @@ fn receive(
 ) {
     match persistence {
         None => {
-            served.receive((from, true), datagram, out);
+            served.receive(from, datagram, true, out);
         }
         Some(persistence) => {
             let mut on =

@@ -17,9 +17,9 @@ const UNEVEN: f64 = 1.25;
 /// Number of consecutive imbalanced checks before users migrate.
 const PERSISTENT: u32 = 2;
 /// Maximum number of users that migrate in one check.
-const MOST: usize = 4096;
+const MAX_MIGRATED_USERS: usize = 4096;
 /// Maximum number of checks to pause when migrating users has no effect.
-const LONGEST_REST: u32 = 64;
+const MAX_PAUSE_CHECKS: u32 = 64;
 
 /// Users to migrate from one worker to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,12 +70,12 @@ impl SliceLoadState {
             return None;
         }
         self.rest = match self.last == Some((to, from)) {
-            true => (self.rest * 2).clamp(PERSISTENT, LONGEST_REST),
+            true => (self.rest * 2).clamp(PERSISTENT, MAX_PAUSE_CHECKS),
             false => 0,
         };
         (self.last, self.resting, self.uneven) = (Some((from, to)), self.rest, 0);
         let part = (most - least) / 2.0 / most;
-        let users = ((users as f64 * part).ceil() as usize).clamp(1, MOST.min(users - 1));
+        let users = ((users as f64 * part).ceil() as usize).clamp(1, MAX_MIGRATED_USERS.min(users - 1));
         Some(UserMoves { from, to, users })
     }
 }

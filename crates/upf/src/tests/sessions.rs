@@ -74,7 +74,7 @@ fn response_without_repeat_is_not_stored() {
     request().emit(&mut octets, 0, 99).expect("short");
     let once = |b: &mut Bench, octets: &[u8]| {
         let mut out = vec![];
-        b.upf.process((b.from, false), octets, b.now, &mut b.plane, &mut out);
+        b.upf.process(b.from, octets, false, b.now, &mut b.plane, &mut out);
         out
     };
     let (first, second) = (once(&mut b, &octets), once(&mut b, &octets));

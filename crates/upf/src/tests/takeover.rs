@@ -5,7 +5,7 @@
 use super::*;
 use std::collections::VecDeque;
 use vireo_datapath::{Event, Tunnel};
-use vireo_n4::{self as n4, N4, Sink, Submitted};
+use vireo_n4::{self as n4, N4, Sink, SubmitResult};
 use vireo_types::Network;
 use vireo_types::{Bucket, Ltmsi, Seid};
 
@@ -81,7 +81,7 @@ impl Control {
     fn submit(&mut self, b: &Bench, key: u64, octets: &[u8]) {
         let seid = Seid::new(Ltmsi::new(Bucket::new(7), 8), 1, key as u32);
         let submitted = self.n4.submit(b.now.instant, (UPF, PORT).into(), Some(key), seid, octets, &mut self.net);
-        assert_eq!(submitted, Ok(Submitted::Sent));
+        assert_eq!(submitted, Ok(SubmitResult::Sent));
     }
 }
 
@@ -193,7 +193,7 @@ fn request_waits_for_takeover() {
     let seid = Seid::new(Ltmsi::new(Bucket::new(7), 8), 1, 5);
     let upf = (UPF, PORT).into();
     let submitted = second.n4.submit(b.now.instant, upf, Some(9), seid, &deletion, &mut second.net);
-    assert_eq!(submitted, Ok(Submitted::Waiting));
+    assert_eq!(submitted, Ok(SubmitResult::Waiting));
     second.talk(&mut b, 9);
     let reports = second.reports();
     assert!(matches!(&reports[..], [Report::Up, Report::Delivered(_)]), "{reports:?}");

@@ -1,7 +1,7 @@
 use crate::world::*;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
-use vireo_n4::{Config, Endpoint, Event, Submitted};
+use vireo_n4::{Config, Endpoint, Event, SubmitResult};
 use vireo_types::{Instant, Seid};
 use vireo_wire::pfcp::*;
 
@@ -53,7 +53,7 @@ fn in_process_control_plane_needs_no_network() {
         let answer = SessionEstablishmentResponse::parse(&Message::new(message).expect("sound")).expect("sound");
         answers.push((seid.0, answer.cause, answer.up_f_seid.is_some()));
     });
-    assert!(matches!(submitted, Ok(Submitted::Sent)));
+    assert!(matches!(submitted, Ok(SubmitResult::Sent)));
     assert_eq!(answers, [(0x77, Cause::REQUEST_ACCEPTED, true)], "before the call returns");
     assert_eq!(datagrams(&w) - before, 0);
     counted(&upf, |stats| stats.sessions == 1);

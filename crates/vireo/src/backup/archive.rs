@@ -1,6 +1,6 @@
 //! Files of a backup, in a directory or in a tar file.
 
-use super::manifest::{Described, Manifest};
+use super::manifest::{FileEntry, Manifest};
 use super::{CONFIGURATION, KEY, MANIFEST, SUBSCRIBERS};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
@@ -15,9 +15,9 @@ const NAMES: [&str; 4] = [MANIFEST, SUBSCRIBERS, CONFIGURATION, KEY];
 
 /// A directory that only its owner can read, removed when dropped.
 #[derive(Debug)]
-pub(super) struct Scratch(PathBuf);
+pub(super) struct ScratchDirectory(PathBuf);
 
-impl Scratch {
+impl ScratchDirectory {
     /// Creates a directory beside a path, on the same file system.
     pub(super) fn beside(path: &Path) -> Result<Self, Failure> {
         let failed = |e: io::Error| Failure(format!("{} cannot be written: {e}", path.display()));
@@ -27,11 +27,11 @@ impl Scratch {
         own.push(format!(".{}", std::process::id()));
         let directory = path.with_file_name(own);
         DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
-        Ok(Scratch(directory))
+        Ok(ScratchDirectory(directory))
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -39,7 +39,7 @@ impl Drop for Scratch {
 
 /// Files of a backup that is being written.
 #[derive(Debug)]
-pub(super) struct Parts(pub(super) Scratch);
+pub(super) struct Parts(pub(super) ScratchDirectory);
 
 impl Parts {
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -47,7 +47,7 @@ impl Parts {
     }
 
     /// Returns the entry of a file in the manifest.
-    pub(super) fn describe(&self, name: &str) -> Result<Described, Failure> {
+    pub(super) fn describe(&self, name: &str) -> Result<FileEntry, Failure> {
         Ok(described(name, &self.path(name))?)
     }
 
@@ -75,27 +75,27 @@ impl Parts {
 
 /// Files of a backup that is read.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedBackup {
     directory: PathBuf,
     pub(super) manifest: Manifest,
-    _unpacked: Option<Scratch>,
+    _unpacked: Option<ScratchDirectory>,
 }
 
-impl Opened {
+impl OpenedBackup {
     /// Opens a backup and checks that its files are those of its manifest.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let failed = |e: io::Error| Failure(format!("{} cannot be read: {e}", path.display()));
         let (directory, unpacked) = match fs::metadata(path).map_err(failed)?.is_dir() {
             true => (path.to_owned(), None),
             false => {
-                let scratch = Scratch::beside(path)?;
+                let scratch = ScratchDirectory::beside(path)?;
                 unpack(path, &scratch.0).map_err(failed)?;
                 (scratch.0.clone(), Some(scratch))
             }
         };
         let text = fs::read_to_string(directory.join(MANIFEST))
             .map_err(|e| Failure(format!("{} is no backup: {MANIFEST} cannot be read: {e}", path.display())))?;
-        let opened = Opened { manifest: Manifest::parse(&text)?, directory, _unpacked: unpacked };
+        let opened = OpenedBackup { manifest: Manifest::parse(&text)?, directory, _unpacked: unpacked };
         opened.check()?;
         Ok(opened)
     }
@@ -142,7 +142,7 @@ fn unpack(path: &Path, directory: &Path) -> io::Result<()> {
 }
 
 /// Returns size and checksum of a file.
-fn described(name: &str, path: &Path) -> io::Result<Described> {
+fn described(name: &str, path: &Path) -> io::Result<FileEntry> {
     let mut file = File::open(path)?;
     let (mut hash, mut size, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 16]);
     loop {
@@ -153,5 +153,5 @@ fn described(name: &str, path: &Path) -> io::Result<Described> {
         hash.update(&buffer[..length]);
         size += length as u64;
     }
-    Ok(Described { name: name.to_owned(), size, sha256: hex::encode(hash.finalize()) })
+    Ok(FileEntry { name: name.to_owned(), size, sha256: hex::encode(hash.finalize()) })
 }

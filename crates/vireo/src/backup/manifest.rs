@@ -22,7 +22,7 @@ pub(super) struct Manifest {
     pub(super) database: String,
     pub(super) subscribers: u64,
     pub(super) key: Key,
-    pub(super) files: Vec<Described>,
+    pub(super) files: Vec<FileEntry>,
 }
 
 /// Sealing key of K and OPc.
@@ -36,7 +36,7 @@ pub(super) struct Key {
 
 /// A file of the backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Described {
+pub(super) struct FileEntry {
     pub(super) name: String,
     pub(super) size: u64,
     /// SHA-256 in hexadecimal digits.

@@ -7,7 +7,7 @@ mod archive;
 mod manifest;
 mod restore;
 
-use archive::{Parts, Scratch};
+use archive::{Parts, ScratchDirectory};
 use manifest::{Key, Manifest};
 use std::fs::File;
 use std::io::{self, Write};
@@ -67,7 +67,7 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<(), Failure> {
     let source = Source::read(args.config.as_deref())?;
     let config = Config::from_source(&source)?;
     let mut store = config.subscribers.open_existing()?;
-    let parts = Parts(Scratch::beside(path)?);
+    let parts = Parts(ScratchDirectory::beside(path)?);
     let mut out = io::BufWriter::new(private(&parts.path(SUBSCRIBERS))?);
     let subscribers = store.backup(&mut out)?;
     out.into_inner().map_err(|e| Failure(e.to_string()))?.sync_all()?;

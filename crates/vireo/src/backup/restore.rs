@@ -1,6 +1,6 @@
 //! `vireo restore`.
 
-use super::archive::Opened;
+use super::archive::OpenedBackup;
 use super::{CONFIGURATION, KEY, RestoreArgs, SUBSCRIBERS};
 use std::fs::{self, File};
 use std::io::{BufReader, Write};
@@ -12,7 +12,7 @@ const DEFAULT_CONFIGURATION: &str = "vireo.toml";
 
 /// Runs `vireo restore`.
 pub(crate) fn run(args: &RestoreArgs) -> Result<(), Failure> {
-    let backup = Opened::open(&args.path)?;
+    let backup = OpenedBackup::open(&args.path)?;
     let (subscribers, missing) = match &args.database {
         Some(database) => (SubscribersConfig::for_database(database.clone(), args.key_file.clone()), None),
         None => configuration(&backup, args.config.as_deref())?,
@@ -49,7 +49,7 @@ struct Missing {
 }
 
 /// Returns the subscriber database of the existing configuration, else that of the backup.
-fn configuration(backup: &Opened, path: Option<&Path>) -> Result<(SubscribersConfig, Option<Missing>), Failure> {
+fn configuration(backup: &OpenedBackup, path: Option<&Path>) -> Result<(SubscribersConfig, Option<Missing>), Failure> {
     let file = path.unwrap_or(Path::new(DEFAULT_CONFIGURATION));
     let ours = backup.path(CONFIGURATION).map(fs::read_to_string).transpose()?;
     if file.exists() {
@@ -60,8 +60,8 @@ fn configuration(backup: &Opened, path: Option<&Path>) -> Result<(SubscribersCon
         return Ok((Config::from_source(&found)?.subscribers, None));
     }
     let Some(text) = ours else {
-        let why = "there is no configuration, neither here nor in the backup";
-        return Err(Failure(format!("{why}: name one (--config), or a database (--database)")));
+        let reason = "there is no configuration, neither here nor in the backup";
+        return Err(Failure(format!("{reason}: name one (--config), or a database (--database)")));
     };
     let source = Source { name: format!("{CONFIGURATION} of the backup"), text };
     let config = Config::from_source(&source)?;
@@ -70,7 +70,7 @@ fn configuration(backup: &Opened, path: Option<&Path>) -> Result<(SubscribersCon
 
 /// Puts the key of the backup where the database's key belongs, if the backup has one and there is
 /// none. Returns its path.
-fn place_key(backup: &Opened, source: &vireo_config::KeySource) -> Result<Option<PathBuf>, Failure> {
+fn place_key(backup: &OpenedBackup, source: &vireo_config::KeySource) -> Result<Option<PathBuf>, Failure> {
     let Some(path) = backup.path(KEY) else { return Ok(None) };
     if source.find()?.is_some() {
         return Ok(None);

@@ -124,7 +124,8 @@ pub(super) struct LoadArgs {
     /// Retry unanswered requests of --load and --mix: standard, never or TIME
     ///
     /// "standard" uses the timers of TS 24.501 and five attempts, "never" counts a failure after
-    /// --timeout, and a time such as 1s repeats at that interval.
+    /// --timeout, and a time such as 1s repeats at that interval. With "never", a rejection whose
+    /// T3346 exceeds --timeout is a failure too; otherwise the UE waits for T3346 up to 60 s.
     #[arg(long, value_name = "R", default_value = "standard", value_parser = persistence)]
     pub(super) retry: Persistence,
     /// Register again TIME after the first attempt, if --retry is a time

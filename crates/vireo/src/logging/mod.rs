@@ -52,9 +52,9 @@ pub(crate) fn set_level(level: &str) -> Result<(), String> {
 }
 
 /// Time limit for writing the last lines at the end of the process.
-const LAST: Duration = Duration::from_secs(1);
+const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time limit for writing lines after a panic, which may not end the process.
-const PANIC: Duration = Duration::from_millis(50);
+const PANIC_WRITE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Starts logging for the process; later calls have no effect. `RUST_LOG` overrides the level. No
 /// line, panics included, blocks or ends the thread that logs it.
@@ -75,7 +75,8 @@ pub(crate) fn start(config: &LogConfig) -> io::Result<()> {
     });
     let limit = config.limit.then(|| RateLimit::new(Limits::default()));
     let suppressed = limit.clone();
-    let suppressed = move |all| suppressed.as_ref().map_or_else(Vec::new, |limit| limit.ended(Instant::now(), all));
+    let suppressed =
+        move |all| suppressed.as_ref().map_or_else(Vec::new, |limit| limit.take_ended(Instant::now(), all));
     if let Some(file) = &config.file {
         let limits = FileLimits { octets: file.max_bytes, files: file.max_files };
         let opened = LogFile::redirect_standard_error(&file.path, limits);
@@ -113,10 +114,10 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     }
     // The process may end after the panic.
     if let Some(output) = OUTPUT.get() {
-        output.flush(PANIC);
+        output.flush(PANIC_WRITE_TIMEOUT);
     }
     if let Some(file) = LOG_FILE.get() {
-        file.flush(PANIC);
+        file.flush(PANIC_WRITE_TIMEOUT);
     }
 }
 
@@ -135,10 +136,10 @@ pub(crate) fn last_words(text: &str) {
 /// Waits, within a time limit, until the last lines are written.
 pub(crate) fn finish() {
     if let Some(output) = OUTPUT.get() {
-        output.finish(LAST);
+        output.finish(FINAL_WRITE_TIMEOUT);
     }
     if let Some(file) = LOG_FILE.get() {
-        file.flush(LAST);
+        file.flush(FINAL_WRITE_TIMEOUT);
     }
 }
 

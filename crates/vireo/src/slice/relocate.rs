@@ -11,8 +11,8 @@ use vireo_config::Failure;
 use vireo_ops::api::{MoveResult, SessionStatus, UeStatus};
 
 /// Time without progress after which the command fails.
-const PATIENCE: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(100);
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Relocates the sessions of the selected users and waits for completion. The result holds the
 /// number of selected and of relocated users.
@@ -41,8 +41,8 @@ pub(super) fn relocate(api: &Api, who: &UserSelector, count: Option<usize>, upf:
         }
     }
     let mut last = Instant::now();
-    while !left.is_empty() && last.elapsed() < PATIENCE {
-        std::thread::sleep(LOOK);
+    while !left.is_empty() && last.elapsed() < PROGRESS_TIMEOUT {
+        std::thread::sleep(POLL_INTERVAL);
         let before = left.len();
         let mut still = vec![];
         each_ue(api, |ue| {

@@ -3,13 +3,15 @@ use std::io::{self, BufRead, IsTerminal, Read};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use vireo_config::Failure;
 use vireo_core::subscription::{
-    AreaRestrictions, AuthenticationMethod, DnnSubscription, ServiceArea, SliceSubscription, Subscription,
+    Ambr, AreaRestrictions, AuthenticationMethod, DnnSubscription, ServiceArea, SliceSubscription, Subscription,
 };
 use vireo_subscribers::{Key, Msisdn, OnExisting, Store, Subscriber};
 use vireo_types::{Dialect, Dnn, Network, PduSessionType, Snssai, Supi, SupiError, Tac};
 
 /// Upper bound of a line with a key, in bytes.
 const LINE: u64 = 256;
+/// Upper bound of a bit rate in NGAP (TS 38.413 9.3.1.4), in bit/s.
+const MAX_BPS: u64 = 4_000_000_000_000;
 
 #[derive(Debug, ClapArgs)]
 #[command(group = ArgGroup::new("operator").required(true).args(["opc", "op"]))]
@@ -49,6 +51,8 @@ pub(super) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "TYPE", default_value = "ipv4,ipv6,ipv4v6",
           value_parser = vireo_subscribers::format::parse_type)]
     types: Vec<PduSessionType>,
+    #[command(flatten)]
+    rates: RateArgs,
     /// Restrict the subscriber to 4G or 5G
     #[arg(long, value_enum)]
     only: Option<Only>,
@@ -81,6 +85,23 @@ pub(super) struct Args {
     /// Replace existing subscribers with the same SUPI
     #[arg(long)]
     replace: bool,
+}
+
+/// Options for the subscribed bit rates.
+#[derive(Debug, ClapArgs)]
+struct RateArgs {
+    /// Set the uplink of UE-AMBR and Session-AMBR, in bit/s
+    ///
+    /// It applies to the UE (UE-AMBR) and to each of its sessions (Session-AMBR).
+    #[arg(long, value_name = "BPS", default_value_t = Ambr::default().uplink_bps,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_BPS))]
+    uplink_bps: u64,
+    /// Set the downlink of UE-AMBR and Session-AMBR, in bit/s
+    ///
+    /// It applies to the UE (UE-AMBR) and to each of its sessions (Session-AMBR).
+    #[arg(long, value_name = "BPS", default_value_t = Ambr::default().downlink_bps,
+          value_parser = clap::value_parser!(u64).range(1..=MAX_BPS))]
+    downlink_bps: u64,
 }
 
 /// Options for the areas of the subscriber.
@@ -157,7 +178,8 @@ fn key(option: &str, text: &str) -> Result<Key, Failure> {
 
 /// Reads the next line of standard input.
 fn line(option: &str) -> Result<String, Failure> {
-    let failed = |why: String| Failure(format!("{option}: standard input {why}; give a key of 32 hexadecimal digits"));
+    let failed =
+        |reason: String| Failure(format!("{option}: standard input {reason}; give a key of 32 hexadecimal digits"));
     let mut input = io::stdin().lock();
     if input.is_terminal() {
         eprint!("{}: ", option.trim_start_matches('-'));
@@ -171,7 +193,8 @@ fn line(option: &str) -> Result<String, Failure> {
 }
 
 fn subscription(args: &Args) -> Subscription {
-    let dnn = |dnn: &Dnn| DnnSubscription { dnn: dnn.clone(), types: args.types.clone(), ..Default::default() };
+    let ambr = Ambr { uplink_bps: args.rates.uplink_bps, downlink_bps: args.rates.downlink_bps };
+    let dnn = |dnn: &Dnn| DnnSubscription { dnn: dnn.clone(), types: args.types.clone(), ambr, ..Default::default() };
     let slice = |(n, snssai): (usize, &Snssai)| SliceSubscription {
         snssai: *snssai,
         default: n == 0,
@@ -187,5 +210,5 @@ fn subscription(args: &Args) -> Subscription {
     }
     let rfsp = args.rfsp.and_then(std::num::NonZeroU16::new);
     let areas = args.areas.restrictions();
-    Subscription { slices, only, restricts_dcnr: args.restrict_dcnr, rfsp, areas, ..Default::default() }
+    Subscription { slices, ambr, only, restricts_dcnr: args.restrict_dcnr, rfsp, areas, ..Default::default() }
 }

@@ -66,8 +66,8 @@ pub(super) fn import(store: &mut Store, args: &ImportArgs) -> Result<(), Failure
 /// Exports the subscribers, without keys unless requested.
 pub(super) fn export(store: &mut Store, args: &ExportArgs) -> Result<(), Failure> {
     if args.with_keys && args.file.is_none() {
-        let why = "--with-keys: keys go to a file, which only you can read; name one, or - for standard output";
-        return Err(Failure(why.into()));
+        let reason = "--with-keys: keys go to a file, which only you can read; name one, or - for standard output";
+        return Err(Failure(reason.into()));
     }
     let file = args.file.as_deref().unwrap_or(Path::new("-"));
     let name = file.display();

@@ -87,7 +87,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
     /// Fail if more than this percentage is lost [default: if all are]
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     max_loss: Option<f64>,
     /// Do not check the UPF with a GTP-U Echo Request
     #[arg(long)]
@@ -105,7 +105,7 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| format!("{text:?} is not a rate above 0 and up to 1e9 packets a second"))
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+fn parse_percent(text: &str) -> Result<f64, String> {
     let percent = text.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
     percent.ok_or_else(|| format!("{text:?} is not a number from 0 to 100"))
 }
@@ -285,7 +285,7 @@ impl Args {
             return Err(Failure("no packet was sent: the load was stopped before".into()));
         }
         if report.downlink.received == 0 {
-            let why = match report {
+            let reason = match report {
                 Report { refusal: Some(refusal), .. } => format!("the kernel refuses to send them ({refusal})"),
                 Report { error_indications: 1.., .. } => "the UPF does not know their tunnels: see --teid, --n4".into(),
                 _ => format!(
@@ -294,7 +294,7 @@ impl Args {
                     self.server, self.ue
                 ),
             };
-            return Err(Failure(format!("no packet came back: {why}")));
+            return Err(Failure(format!("no packet came back: {reason}")));
         }
         match self.max_loss {
             Some(most) if lost > most => Err(Failure(format!("{lost:.4}% of the packets are lost, more than {most}%"))),

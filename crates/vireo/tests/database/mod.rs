@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use vireo_pki::{Authority, Signed};
+use vireo_pki::{Authority, SignedCertificate};
 use vireo_subscribers::testing::{PostgresServer, TlsFiles};
 
 pub(crate) struct Database {
@@ -36,16 +36,16 @@ impl Database {
     }
 
     /// Restarts the server with another certificate. It accepts the same clients.
-    pub(crate) fn replace_certificate(&mut self, server: &Signed) {
+    pub(crate) fn replace_certificate(&mut self, server: &SignedCertificate) {
         self.server.replace_certificate(files(server, &self.authority.certificate()));
     }
 }
 
 /// Returns a certificate for the database or a client of it.
-pub(crate) fn sign(authority: &Authority) -> Signed {
+pub(crate) fn sign(authority: &Authority) -> SignedCertificate {
     authority.sign("database", &["127.0.0.1"], 1).expect("signed")
 }
 
-fn files<'a>(server: &'a Signed, authorities: &'a str) -> TlsFiles<'a> {
+fn files<'a>(server: &'a SignedCertificate, authorities: &'a str) -> TlsFiles<'a> {
     TlsFiles { certificate: &server.certificate, key: &server.key, authorities }
 }

@@ -11,8 +11,8 @@ use std::net::IpAddr;
 use vireo_types::AssocId;
 
 /// Maximum number of waiting new UEs in all, and of one RAN node.
-const WAITING: usize = 65_536;
-const WAITING_PER_NODE: usize = 16_384;
+const MAX_WAITING_UES: usize = 65_536;
+const MAX_WAITING_PER_NODE: usize = 16_384;
 
 /// Waiting new UEs. `T` is the data of one.
 #[derive(Debug)]
@@ -47,7 +47,9 @@ impl<T> FairQueue<T> {
     ///
     /// Returns the UE if too many wait.
     pub(super) fn push(&mut self, Origin { node, address }: Origin, item: T) -> Result<(), T> {
-        if self.len >= WAITING || self.queues.get(&node).is_some_and(|(_, queue)| queue.len() >= WAITING_PER_NODE) {
+        if self.len >= MAX_WAITING_UES
+            || self.queues.get(&node).is_some_and(|(_, queue)| queue.len() >= MAX_WAITING_PER_NODE)
+        {
             return Err(item);
         }
         self.len += 1;
@@ -142,12 +144,12 @@ mod tests {
         while queue.push(origin(1, 1), accepted).is_ok() {
             accepted += 1;
         }
-        assert_eq!(accepted as usize, WAITING_PER_NODE);
+        assert_eq!(accepted as usize, MAX_WAITING_PER_NODE);
         assert_eq!(queue.push(origin(2, 1), 7), Ok(()));
         (3..100).for_each(|node| while queue.push(origin(node, 1), 0).is_ok() {});
-        assert_eq!(queue.len, WAITING);
+        assert_eq!(queue.len, MAX_WAITING_UES);
         let removed = queue.remove(AssocId(1));
-        assert_eq!((removed.len(), queue.len), (WAITING_PER_NODE, WAITING - WAITING_PER_NODE));
+        assert_eq!((removed.len(), queue.len), (MAX_WAITING_PER_NODE, MAX_WAITING_UES - MAX_WAITING_PER_NODE));
         assert_eq!(queue.pop(), Some(7));
         (2..100).for_each(|node| drop(queue.remove(AssocId(node))));
         assert!(queue.is_empty() && queue.rotation.is_empty() && queue.addresses.is_empty() && queue.pop().is_none());

@@ -36,9 +36,9 @@ use vireo_store::region::Slot;
 use vireo_types::{AssocId, Dnn, Duration, Instant, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
 
 /// Interval of the log lines about a flood.
-const LOGGED: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Minimum interval between two counts of a full region.
-const RECOUNTED: Duration = Duration::from_secs(1);
+const RECOUNT_INTERVAL: Duration = Duration::from_secs(1);
 /// One in this number of slots may change during a count.
 const CHANGED: usize = 16;
 
@@ -88,14 +88,14 @@ impl Host {
 
     /// Recounts the UEs of a full region: their number is a shared word that a worker can damage.
     fn recount(&mut self, now: Instant) {
-        if now.since(self.admission.half_open.recounted) < RECOUNTED {
+        if now.since(self.admission.half_open.recounted) < RECOUNT_INTERVAL {
             return;
         }
         self.admission.half_open.recounted = now;
         let wrong = self.ues.region.recount();
         if wrong > self.ues.region.config().ues as usize / CHANGED {
             self.statistics.step_metrics.metrics.fault(Fault::StateRegion);
-            tracing::error!(wrong, "state region has words that no worker writes: number of UEs");
+            tracing::error!(count = wrong, "state region has words that no worker writes: number of UEs");
         }
     }
 
@@ -108,21 +108,21 @@ impl Host {
     /// Answers the first message of a UE without creating a context. `by` is the association of the
     /// message if it still exists. The LTMSI in the answers belongs to no UE, and is not reused for
     /// long.
-    pub(super) fn turn_away(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], why: TurnedAway) {
+    pub(super) fn turn_away(&mut self, (by, node): (Option<AssocId>, AssocId), pdu: &[u8], cause: TurnedAway) {
         let Some(ltmsi) = self.ues.ids.fresh(self.current.bucket) else { return self.no_number() };
-        self.statistics.step_metrics.metrics.turned_away(why);
+        self.statistics.step_metrics.metrics.turned_away(cause);
         // Overload counts its own rejections.
-        if why != TurnedAway::Overload {
+        if cause != TurnedAway::Overload {
             self.admission.overload.refused += 1;
             self.admission.half_open.refused += 1;
             self.statistics.step_metrics.metrics.fault(Fault::Limit);
         }
         let message = match access::ue_message(node.dialect(), pdu) {
             Ok((_, UeMessage::Initial(message))) => message,
-            Ok(_) => return self.done(),
+            Ok(_) => return self.acknowledge_input(),
             Err(fault) => {
                 self.fault_of(node, &fault);
-                return self.done();
+                return self.acknowledge_input();
             }
         };
         let (now, rng) = (clock(), &mut self.rng);
@@ -138,7 +138,7 @@ impl Host {
                 self.send_about((None, ltmsi), (node, [by.map(|by| (node, by)), None]), 0, pdu);
             }
         }
-        self.done();
+        self.acknowledge_input();
     }
 
     /// Handles the lack of a free LTMSI for a new UE.
@@ -148,14 +148,14 @@ impl Host {
             return self.egress.send(HostNotice::ReturnInput { number: std::mem::take(&mut self.current.input) });
         }
         self.statistics.step_metrics.fault("limit", clock(), "a new UE: no number is free");
-        self.done();
+        self.acknowledge_input();
     }
 
     /// Updates the metric of half-open UEs, and logs the evictions and rejections of a flood.
     pub(super) fn show_half_open(&mut self, now: Instant) {
         let HalfOpen { table, evicted, refused, logged, .. } = &mut self.admission.half_open;
         self.statistics.step_metrics.metrics.population(Population::HalfOpen, table.len());
-        if (*evicted, *refused) == (0, 0) || now.since(*logged) < LOGGED {
+        if (*evicted, *refused) == (0, 0) || now.since(*logged) < LOG_INTERVAL {
             return;
         }
         *logged = now;
@@ -163,7 +163,7 @@ impl Host {
         tracing::warn!(
             half_open = table.len(),
             evicted = std::mem::take(evicted),
-            turned_away = std::mem::take(refused),
+            rejected = std::mem::take(refused),
             peer = largest.unwrap_or_default(),
             ues = self.ues.region.slots_taken(),
             "limits of half-open UEs or state.ues reached"

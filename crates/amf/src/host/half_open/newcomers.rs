@@ -1,10 +1,10 @@
 //! New UEs that wait for their first step.
 //!
-//! Workers have at most `state::STEPS` first steps queued, and the balancer at most [`UNSENT`]
-//! messages. Further new UEs wait in the host, by RAN node (`line`). Messages about UEs with
-//! contexts overtake them, so a flood of one RAN node delays the UEs of others by a few steps only.
-//! A new UE that has waited too long is rejected (`overload.registrations`). Only its RAN node is
-//! sent Overload Start.
+//! Workers have at most `state::STEPS` first steps queued, and the balancer at most
+//! [`MAX_UNSENT_MESSAGES`] messages. Further new UEs wait in the host, by RAN node (`line`).
+//! Messages about UEs with contexts overtake them, so a flood of one RAN node delays the UEs of
+//! others by a few steps only. A new UE that has waited too long is rejected
+//! (`overload.registrations`). Only its RAN node is sent Overload Start.
 
 use super::state::{Newcomer, origin};
 use crate::host::limits::BATCH;
@@ -21,7 +21,7 @@ use vireo_types::{AssocId, Duration, Instant};
 /// first.
 const WITH_INPUTS: usize = 4;
 /// Number of queued messages to the balancer at which no new UE is started.
-const UNSENT: usize = 1024;
+const MAX_UNSENT_MESSAGES: usize = 1024;
 
 impl Host {
     /// Starts a new UE, or queues it.
@@ -39,7 +39,7 @@ impl Host {
 
     fn begins_newcomers(&mut self) -> bool {
         let region = &self.ues.region;
-        self.egress.len() < UNSENT
+        self.egress.len() < MAX_UNSENT_MESSAGES
             && self.admission.half_open.first_steps.has_room(clock(), |slot| region.is_idle_and_empty(slot))
     }
 
@@ -74,7 +74,7 @@ impl Host {
         let PeerEvent::Ngap { pdu, .. } = envelope.event else { return };
         (self.current.input, self.current.bucket, self.current.arrived) = (number, bucket, at);
         if self.nodes.get(node).is_none() {
-            return self.done();
+            return self.acknowledge_input();
         }
         if let Route::Initial { ran_id, .. } = view.route {
             self.forget_ran_id(node, ran_id);
@@ -91,7 +91,7 @@ impl Host {
     pub(in crate::host) fn drop_newcomers(&mut self, node: AssocId) {
         for newcomer in self.admission.half_open.waiting.remove(node) {
             self.current.input = newcomer.number;
-            self.done();
+            self.acknowledge_input();
         }
     }
 

@@ -13,7 +13,7 @@ use vireo_types::{AssocId, Bucket, Duration, Instant};
 /// Maximum number of first steps of new UEs in the queues of NFs.
 const STEPS: usize = 64;
 /// A first step that takes longer delays no other new UE, for example because its worker died.
-const STEP_WITHIN: Duration = Duration::from_secs(1);
+const FIRST_STEP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The half-open UEs of a host.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl HalfOpen {
     }
 
     /// Applies a commit of a UE.
-    pub(in crate::host) fn changed(
+    pub(in crate::host) fn on_commit(
         &mut self,
         nodes: &Nodes,
         slot: Slot,
@@ -96,7 +96,7 @@ impl FirstSteps {
     /// has no pending event.
     pub(super) fn has_room(&mut self, now: Instant, is_done: impl Fn(Slot) -> bool) -> bool {
         if self.0.len() >= STEPS {
-            self.0.retain(|(at, slot)| now.since(*at) < STEP_WITHIN && !is_done(*slot));
+            self.0.retain(|(at, slot)| now.since(*at) < FIRST_STEP_TIMEOUT && !is_done(*slot));
         }
         self.0.len() < STEPS
     }

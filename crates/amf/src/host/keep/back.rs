@@ -9,7 +9,7 @@ use vireo_types::{Duration, Instant};
 
 /// Maximum time that RAN nodes wait for the sessions of kept contexts: less than they wait for NG
 /// Setup.
-const RAN_WAITS: Duration = Duration::from_secs(5);
+const MAX_RAN_WAIT: Duration = Duration::from_secs(5);
 /// Maximum number of waiting messages of RAN nodes. Further ones are dropped, and the RAN nodes
 /// send them again.
 const RAN_MESSAGES: usize = 4096;
@@ -18,7 +18,7 @@ impl Host {
     /// Makes RAN nodes wait for the sessions of resumed contexts, if there are any.
     pub(super) fn wait_for_sessions(&mut self, now: Instant) {
         if !self.persistence.restoring.sessions.is_empty() {
-            self.persistence.restoring.deadline = Some(now + RAN_WAITS);
+            self.persistence.restoring.deadline = Some(now + MAX_RAN_WAIT);
         }
     }
 

@@ -12,7 +12,7 @@ use super::holder::{self, HolderRecord, Renewal};
 use crate::host::error::HostError;
 use crate::host::state::Host;
 use crate::worker::Location;
-use crate::worker::context_database::{Becomes, ContextDatabaseConfig, DatabaseRef, Resumption};
+use crate::worker::context_database::{ContextDatabaseConfig, DatabaseRef, ResumeDecision, Resumption};
 use std::sync::Arc;
 use std::time::Duration;
 use vireo_cluster::HostSender;
@@ -125,15 +125,15 @@ fn reason(record: &HolderRecord, mark: u64, incarnation: &str) -> Option<&'stati
 }
 
 /// Returns the UE of a record after a restart, if it can be resumed.
-fn resumed(stored: &UeRecord, core: &CoreConfig, now: Instant) -> Becomes<Box<UeContext>> {
+fn resumed(stored: &UeRecord, core: &CoreConfig, now: Instant) -> ResumeDecision<Box<UeContext>> {
     let resumed = || {
         let counts = Counts::from_record(&stored.context)?;
         let mut ue = context::decode(&stored.context).ok()?;
         let is_resumable = ue.resume((counts.uplink, counts.downlink), core, now);
         let context = context::encode(&ue, Vec::new()).ok().filter(|_| is_resumable)?;
-        Some(Becomes::Resumed { deadline: ue.deadline(), with: Box::new(ue), context })
+        Some(ResumeDecision::Resumed { deadline: ue.deadline(), with: Box::new(ue), context })
     };
-    resumed().unwrap_or(Becomes::Nothing)
+    resumed().unwrap_or(ResumeDecision::Nothing)
 }
 
 impl Host {

@@ -14,7 +14,7 @@ use vireo_store::region::{Region, Slot, Snapshot};
 use vireo_types::{Duration, Instant};
 
 /// Maximum delay until a changed context is stored.
-const STORED_WITHIN: Duration = Duration::from_millis(50);
+const MAX_STORE_DELAY: Duration = Duration::from_millis(50);
 /// Maximum number of contexts stored per call.
 const AT_ONCE: usize = 256;
 /// Maximum time to wait for the file while a killed process that owns it has not quite ended.
@@ -130,22 +130,22 @@ impl Keep {
             self.file.set(location, counts.word());
         }
         if entry.location.is_none() || entry.version != counts.version {
-            self.changed(slot, now);
+            self.note_change(slot, now);
         }
     }
 
-    fn changed(&mut self, slot: Slot, now: Instant) {
+    fn note_change(&mut self, slot: Slot, now: Instant) {
         if !std::mem::replace(&mut self.entry(slot).is_changed, true) {
             self.changed.push_back((now, slot));
         }
     }
 
-    /// Stores changed contexts: all if the host is idle, else those older than [`STORED_WITHIN`].
+    /// Stores changed contexts: all if the host is idle, else those older than [`MAX_STORE_DELAY`].
     /// Returns true if more contexts are due.
     pub(in crate::host) fn store(&mut self, region: &Region, is_idle: bool, now: Instant) -> bool {
         for _ in 0..AT_ONCE {
             match self.changed.front() {
-                Some((at, _)) if is_idle || now.since(*at) >= STORED_WITHIN => {}
+                Some((at, _)) if is_idle || now.since(*at) >= MAX_STORE_DELAY => {}
                 _ => return false,
             }
             if let Some((_, slot)) = self.changed.pop_front() {
@@ -190,14 +190,14 @@ impl Keep {
     fn full(&mut self) {
         if !std::mem::replace(&mut self.is_full, true) {
             let kept = self.file.len();
-            tracing::warn!(kept, "no room for more kept contexts; further UEs register again after a restart");
+            tracing::warn!(count = kept, "no room for more kept contexts; further UEs register again after a restart");
         }
     }
 
     /// Assigns a stored context to a slot.
     pub(super) fn adopt(&mut self, slot: Slot, location: u32, version: u32, now: Instant) {
         *self.entry(slot) = Entry { location: Some(location), version, is_changed: false, is_registered: true };
-        self.changed(slot, now);
+        self.note_change(slot, now);
     }
 }
 
@@ -324,7 +324,7 @@ mod tests {
         let slot = bench.worker.insert(bench.ue.ltmsi).unwrap();
         bench.commit(&mut keep, slot, 0);
         assert!(!keep.store(&bench.region, false, Instant(0)) && keep.file.is_empty(), "a busy host waits");
-        keep.store(&bench.region, false, Instant(STORED_WITHIN.0));
+        keep.store(&bench.region, false, Instant(MAX_STORE_DELAY.0));
         assert_eq!(keep.file.len(), 1);
         // A new key restarts its COUNTs: the older context is useless.
         bench.ue.security.as_mut().unwrap().kamf = [8; 32];

@@ -184,37 +184,37 @@ impl HolderRecord {
     }
 
     /// Renews the record by another commit.
-    fn renew(&mut self) -> Renewed {
+    fn renew(&mut self) -> RenewalResult {
         match self.commit() {
-            Ok(()) => Renewed::Yes,
+            Ok(()) => RenewalResult::Yes,
             Err(RecordError::Conflict) => match load(&mut *self.records) {
                 // The reply to an earlier commit was lost.
                 Ok(Some((version, holder))) if holder.owner == self.holder.owner => {
                     self.version = version;
-                    Renewed::Yes
+                    RenewalResult::Yes
                 }
                 Ok(found) => match self.incarnation() {
                     Ok(Some(now)) if now == self.holder.incarnation => match found {
-                        Some(_) => Renewed::Superseded,
+                        Some(_) => RenewalResult::Superseded,
                         None => {
                             // The record was removed, for example by FLUSHALL: it is created again.
                             self.version = 0;
-                            Renewed::Later
+                            RenewalResult::Later
                         }
                     },
-                    Ok(_) => Renewed::Other,
-                    Err(_) => Renewed::Later,
+                    Ok(_) => RenewalResult::Other,
+                    Err(_) => RenewalResult::Later,
                 },
-                Err(_) => Renewed::Later,
+                Err(_) => RenewalResult::Later,
             },
-            Err(_) => Renewed::Later,
+            Err(_) => RenewalResult::Later,
         }
     }
 }
 
 /// Result of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Renewed {
+enum RenewalResult {
     Yes,
     /// The database does not work.
     Later,
@@ -257,12 +257,12 @@ impl Renewal {
 fn renew(mut record: HolderRecord, stopped: &Receiver<()>, input_sender: &HostSender) -> Option<HolderRecord> {
     while stopped.recv_timeout(RENEWAL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
         match record.renew() {
-            Renewed::Yes | Renewed::Later => {}
-            Renewed::Other => {
+            RenewalResult::Yes | RenewalResult::Later => {}
+            RenewalResult::Other => {
                 tracing::warn!("database of contexts lost commits; contexts not kept for the next start");
                 return None;
             }
-            Renewed::Superseded => {
+            RenewalResult::Superseded => {
                 tracing::error!("another core has taken the kept contexts; exiting");
                 // The host may have exited by itself.
                 let _ = input_sender.send_urgent(Input::Stop);
@@ -302,7 +302,7 @@ mod tests {
         let (stop, stopped) = bounded::<()>(0);
         let renewing = std::thread::spawn(move || {
             while stopped.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                assert_eq!(first.renew(), Renewed::Yes);
+                assert_eq!(first.renew(), RenewalResult::Yes);
             }
         });
         assert!(matches!(HolderRecord::acquire(store(&records), 2), Err(KeepError::InUse)));
@@ -321,13 +321,17 @@ mod tests {
         let second = HolderRecord::acquire(store(&records), 2).unwrap();
         assert!(began.elapsed() < DEAD_AFTER, "it is seen to be dead");
         assert_eq!((second.holder.mark, second.holder.incarnation.as_str()), (7, "memory"));
-        assert_eq!(first.renew(), Renewed::Superseded, "the core before ends");
+        assert_eq!(first.renew(), RenewalResult::Superseded, "the core before ends");
         let version = second.version;
         records.clone().change(&[(NAME, Change::Remove { expected: version })]).remove(0).unwrap();
         let mut second = second;
-        assert_eq!([second.renew(), second.renew()], [Renewed::Later, Renewed::Yes], "it was removed by hand");
+        assert_eq!(
+            [second.renew(), second.renew()],
+            [RenewalResult::Later, RenewalResult::Yes],
+            "it was removed by hand"
+        );
         first.holder.incarnation = "before the database was started anew".into();
-        assert_eq!(first.renew(), Renewed::Other);
+        assert_eq!(first.renew(), RenewalResult::Other);
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl NfScaler {
     }
 
     /// Frees a worker number.
-    pub(in crate::host) fn reclaimed(&mut self, number: u8) {
+    pub(in crate::host) fn free_number(&mut self, number: u8) {
         self.numbers[usize::from(number)] = false;
         self.weights.remove(&number);
     }

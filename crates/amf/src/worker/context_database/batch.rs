@@ -4,7 +4,7 @@
 //! compared and swapped by itself; only the round trip is shared.
 
 use super::record::{EncodedUeRecord, stored};
-use super::{ContextDatabase, ContextDatabaseError, name, there};
+use super::{ContextDatabase, ContextDatabaseError, name, store_of};
 use rustc_hash::FxHashMap;
 use std::time::Duration;
 use vireo_ops::ue_record::UeRecord;
@@ -12,22 +12,22 @@ use vireo_store::Version;
 use vireo_store::records::{RecordError, StoredRecord};
 
 /// Validity of prefetched records. A commit detects changes at any age.
-const FORESEEN_FOR: Duration = Duration::from_secs(2);
+const PREFETCH_LIFETIME: Duration = Duration::from_secs(2);
 /// Number of attempts to write a part of a record that the SMF keeps changing, before a later
 /// retry.
-const TRIES: u32 = 16;
+const MAX_ATTEMPTS: u32 = 16;
 
 /// Records prefetched in one operation.
-pub(super) struct Prefetched {
+pub(super) struct PrefetchedRecords {
     at: std::time::Instant,
     /// Share of one record in the time of the operation.
     took: Duration,
     records: FxHashMap<u64, StoredRecord>,
 }
 
-impl Default for Prefetched {
+impl Default for PrefetchedRecords {
     fn default() -> Self {
-        Prefetched { at: std::time::Instant::now(), took: Duration::ZERO, records: FxHashMap::default() }
+        PrefetchedRecords { at: std::time::Instant::now(), took: Duration::ZERO, records: FxHashMap::default() }
     }
 }
 
@@ -43,16 +43,17 @@ pub(in crate::worker) struct PrefetchedRecord {
 impl ContextDatabase {
     /// Prefetches records in one operation. Records that are missing are read when needed.
     pub(in crate::worker) fn prefetch(&mut self, ids: &[u64]) {
-        self.prefetched = Prefetched::default();
+        self.prefetched = PrefetchedRecords::default();
         let names: Vec<_> = ids.iter().map(|id| name(&self.config, *id)).collect();
-        let Ok(found) = there(&mut self.records).and_then(|records| records.load(&names)) else { return };
+        let Ok(found) = store_of(&mut self.records).and_then(|records| records.load(&names)) else { return };
         self.prefetched.took = self.prefetched.at.elapsed() / (names.len() as u32).max(1);
         self.prefetched.records = ids.iter().zip(found).filter_map(|(id, found)| Some((*id, found?))).collect();
     }
 
     /// Returns a prefetched record if it has the last processed input.
     pub(in crate::worker) fn prefetched(&mut self, id: u64, consumed: u64) -> Option<PrefetchedRecord> {
-        let found = self.prefetched.records.remove(&id).filter(|_| self.prefetched.at.elapsed() <= FORESEEN_FOR)?;
+        let found =
+            self.prefetched.records.remove(&id).filter(|_| self.prefetched.at.elapsed() <= PREFETCH_LIFETIME)?;
         let version = found.version;
         let stored = stored(&self.config, found).ok().filter(|stored| stored.consumed == consumed)?;
         Some(PrefetchedRecord { took: self.prefetched.took, version, stored })
@@ -63,11 +64,11 @@ impl ContextDatabase {
         let kept = EncodedUeRecord::new(&self.config, expected, stored)?;
         if stored.context.is_empty() && self.writes_behind() {
             // Earlier writes of the UE must complete first.
-            there(&mut self.records)?.load(&[name(&self.config, id)])?;
+            store_of(&mut self.records)?.load(&[name(&self.config, id)])?;
         }
         let handle = if stored.context.is_empty() { &mut self.brief } else { &mut self.records };
         let parts = kept.parts();
-        there(handle)?.change(&[(name(&self.config, id), kept.change(&parts))]).remove(0)?;
+        store_of(handle)?.change(&[(name(&self.config, id), kept.change(&parts))]).remove(0)?;
         Ok(())
     }
 
@@ -87,7 +88,7 @@ impl ContextDatabase {
             let places: Vec<_> = (0..all.len()).filter(|place| all[*place].1.context.is_empty() == gone).collect();
             let change = |place: &usize| (name(&self.config, all[*place].0.0), kept[*place].change(&parts[*place]));
             let changes: Vec<_> = places.iter().map(change).collect();
-            let answers = match there(handle) {
+            let answers = match store_of(handle) {
                 _ if changes.is_empty() => continue,
                 Ok(records) => records.change(&changes),
                 Err(error) => vec![Err(error); changes.len()],
@@ -109,7 +110,7 @@ impl ContextDatabase {
         let each = all.into_iter().zip(done).map(|((place, stored), done)| match done {
             // The outcome is determined when the event is processed again, alone.
             Err(ContextDatabaseError::Database(error)) if error.is_retryable() && !alone => Err(error.into()),
-            done => self.committed(place, stored, done),
+            done => self.content_after_commit(place, stored, done),
         });
         each.collect()
     }
@@ -125,14 +126,14 @@ impl ContextDatabase {
     }
 
     /// Returns the content of a record after an attempt to commit it.
-    fn committed(
+    fn content_after_commit(
         &mut self,
         (id, mut expected): (u64, Version),
         stored: UeRecord,
         mut done: Result<(), ContextDatabaseError>,
     ) -> Result<Box<UeRecord>, ContextDatabaseError> {
         let is_shared = self.config.records.is_shared();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let error = match done {
                 Ok(()) => return Ok(Box::new(stored)),
                 Err(ContextDatabaseError::Database(

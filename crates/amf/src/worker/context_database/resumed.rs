@@ -13,7 +13,7 @@ const MAX_RETRIES: usize = 1024;
 
 /// Decision about a record.
 #[derive(Debug)]
-pub(crate) enum Becomes<T> {
+pub(crate) enum ResumeDecision<T> {
     /// The host keeps the record with this context.
     Resumed {
         /// Value for the caller.
@@ -64,7 +64,7 @@ impl<'a> Resumption<'a> {
     pub(crate) fn next<T>(
         &mut self,
         records: &mut dyn RecordStore,
-        mut becomes: impl FnMut(&UeRecord) -> Becomes<T>,
+        mut becomes: impl FnMut(&UeRecord) -> ResumeDecision<T>,
     ) -> (Vec<(u64, T)>, Result<(), RecordError>) {
         let part = self.waiting.split_off(self.waiting.len().saturating_sub(BATCH));
         let found = match load(records, &part) {
@@ -77,9 +77,9 @@ impl<'a> Resumption<'a> {
         let mut wanted = Vec::with_capacity(part.len());
         for (name, found) in part.into_iter().zip(found) {
             let found = match found {
-                There::Record(found) => found,
-                There::Nothing => continue,
-                There::Foreign => {
+                LoadedRecord::Record(found) => found,
+                LoadedRecord::Nothing => continue,
+                LoadedRecord::Foreign => {
                     self.damaged += 1;
                     continue;
                 }
@@ -89,13 +89,13 @@ impl<'a> Resumption<'a> {
             self.damaged += usize::from(stored.is_err());
             let is_gone = stored.as_ref().is_ok_and(|stored| stored.context.is_empty());
             let resumed = stored.ok().and_then(|stored| match becomes(&stored) {
-                Becomes::Resumed { with, context, deadline } => {
+                ResumeDecision::Resumed { with, context, deadline } => {
                     let mine = self.mine(stored, context, deadline);
                     Some((with, EncodedUeRecord::new(self.config, version, &mine).ok()?))
                 }
-                Becomes::Nothing => None,
+                ResumeDecision::Nothing => None,
             });
-            wanted.push(Next { name, version, resumed, is_gone });
+            wanted.push(Replacement { name, version, resumed, is_gone });
         }
         self.change(records, wanted)
     }
@@ -110,19 +110,20 @@ impl<'a> Resumption<'a> {
     fn change<T>(
         &mut self,
         records: &mut dyn RecordStore,
-        wanted: Vec<Next<T>>,
+        wanted: Vec<Replacement<T>>,
     ) -> (Vec<(u64, T)>, Result<(), RecordError>) {
         let (mut taken, mut result) = (Vec::with_capacity(wanted.len()), Ok(()));
         let done = {
-            let all: Vec<_> = wanted.iter().map(Next::parts).collect();
-            let changes = wanted.iter().zip(&all).map(|(Next { name, version, resumed, .. }, parts)| match resumed {
-                Some((_, kept)) => (*name, kept.change(parts)),
-                None => (*name, Change::Remove { expected: *version }),
-            });
+            let all: Vec<_> = wanted.iter().map(Replacement::parts).collect();
+            let changes =
+                wanted.iter().zip(&all).map(|(Replacement { name, version, resumed, .. }, parts)| match resumed {
+                    Some((_, kept)) => (*name, kept.change(parts)),
+                    None => (*name, Change::Remove { expected: *version }),
+                });
             let changes: Vec<(Name, Change<'_>)> = changes.collect();
             if changes.is_empty() { Vec::new() } else { records.change(&changes) }
         };
-        for (Next { name, resumed, is_gone, .. }, done) in wanted.into_iter().zip(done) {
+        for (Replacement { name, resumed, is_gone, .. }, done) in wanted.into_iter().zip(done) {
             match (done, resumed) {
                 (Ok(_), Some((with, _))) => taken.push((name.id, with)),
                 (Ok(_), None) => self.removed += usize::from(!is_gone),
@@ -146,14 +147,14 @@ impl<'a> Resumption<'a> {
     /// Returns an error if a database operation fails.
     pub(crate) fn remove(&mut self, records: &mut dyn RecordStore) -> Result<(), RecordError> {
         while !self.is_done() {
-            self.next(records, |_| Becomes::<()>::Nothing).1?;
+            self.next(records, |_| ResumeDecision::<()>::Nothing).1?;
         }
         Ok(())
     }
 }
 
 /// A record and its replacement; `None`: it is removed.
-struct Next<T> {
+struct Replacement<T> {
     name: Name,
     version: Version,
     resumed: Option<(T, EncodedUeRecord)>,
@@ -161,14 +162,14 @@ struct Next<T> {
     is_gone: bool,
 }
 
-impl<T> Next<T> {
+impl<T> Replacement<T> {
     fn parts(&self) -> Vec<RecordPart<'_>> {
         self.resumed.as_ref().map_or_else(Vec::new, |(_, kept)| kept.parts())
     }
 }
 
 /// Result of loading a name.
-enum There {
+enum LoadedRecord {
     Nothing,
     Record(StoredRecord),
     /// Not a record, or sealed for another name: it stays until it expires.
@@ -176,8 +177,8 @@ enum There {
 }
 
 /// Loads records, one by one if one of them is invalid.
-fn load(records: &mut dyn RecordStore, names: &[Name]) -> Result<Vec<There>, RecordError> {
-    let there = |found: Option<_>| found.map_or(There::Nothing, There::Record);
+fn load(records: &mut dyn RecordStore, names: &[Name]) -> Result<Vec<LoadedRecord>, RecordError> {
+    let there = |found: Option<_>| found.map_or(LoadedRecord::Nothing, LoadedRecord::Record);
     if names.is_empty() {
         return Ok(Vec::new());
     }
@@ -188,7 +189,7 @@ fn load(records: &mut dyn RecordStore, names: &[Name]) -> Result<Vec<There>, Rec
     }
     let one = |name: &Name| match records.load(std::slice::from_ref(name)) {
         Ok(mut found) => Ok(there(found.pop().flatten())),
-        Err(RecordError::NotARecord | RecordError::OtherKey | RecordError::NotSealed) => Ok(There::Foreign),
+        Err(RecordError::NotARecord | RecordError::OtherKey | RecordError::NotSealed) => Ok(LoadedRecord::Foreign),
         Err(error) => Err(error),
     };
     names.iter().map(one).collect()

@@ -16,9 +16,9 @@ use vireo_store::region::{Region, Snapshot, Worker};
 const THREADS: usize = 2;
 const WRITERS: WritersConfig = WritersConfig { waiting: 4096, octets: 16 << 20, timeout: Duration::from_millis(300) };
 /// Maximum wait for another worker's writers. After that the UE continues from the region.
-const BARRIER: Duration = Duration::from_millis(300);
+const BARRIER_TIMEOUT: Duration = Duration::from_millis(300);
 /// Interval of the checks meanwhile.
-const LOOK_AGAIN: Duration = Duration::from_micros(200);
+const BARRIER_POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Identity of a worker process in the region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,11 +97,11 @@ impl ContextDatabase {
                 stored.owner != owner || (if stored.consumed == 0 { base } else { stored.consumed }) >= consumed
             };
             // The writers of this worker have no pending commit of the UE.
-            let is_waited_for = writer != own && writer.is_there(region) && began.elapsed() < BARRIER;
+            let is_waited_for = writer != own && writer.is_there(region) && began.elapsed() < BARRIER_TIMEOUT;
             if found.as_ref().is_some_and(|(_, stored)| is_written(stored)) || !is_waited_for {
                 return Ok(found);
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(BARRIER_POLL_INTERVAL);
         }
     }
 

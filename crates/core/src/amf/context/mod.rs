@@ -42,7 +42,7 @@ pub use retry::Retry;
 pub(crate) use security::PARTIALLY_CIPHERED;
 pub use security::{KeySet, NasSecurity, NextHop, NextHopChain, SecurityFault};
 
-use crate::amf::procedures::common::security_setup::{Awaited, SecuritySetup};
+use crate::amf::procedures::common::security_setup::{AwaitedResponse, SecuritySetup};
 use crate::amf::procedures::{
     authentication, configuration_update, deregistration, handover, paging, registration, service_request,
 };
@@ -200,11 +200,11 @@ impl Procedure {
     }
 
     /// Returns the response of the security sub-procedure that the network waits for.
-    pub fn awaited(&self) -> Awaited {
+    pub fn awaited(&self) -> AwaitedResponse {
         match self {
             Procedure::Registration(registering) => registering.awaited(),
             Procedure::Authentication(authenticating) => authenticating.securing.awaited(),
-            _ => Awaited::Nothing,
+            _ => AwaitedResponse::Nothing,
         }
     }
 }
@@ -270,7 +270,7 @@ impl UeContext {
     pub fn defers_session_messages(&self) -> bool {
         let waits = match &self.procedure {
             Some(Procedure::Registration(registering)) => registering.awaits_bearer(),
-            Some(procedure @ Procedure::Authentication(_)) => procedure.awaited() == Awaited::SecurityMode,
+            Some(procedure @ Procedure::Authentication(_)) => procedure.awaited() == AwaitedResponse::SecurityMode,
             _ => false,
         };
         waits || self.is_between_nodes()

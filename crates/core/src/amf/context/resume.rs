@@ -78,7 +78,7 @@ impl UeContext {
         // last connection is unknown.
         self.begin_idle(config, now);
         self.sessions.retain(|session| is_there(session) && config.upfs.iter().any(|upf| upf.n4 == session.pfcp.upf));
-        self.sessions.iter_mut().for_each(rest);
+        self.sessions.iter_mut().for_each(make_idle);
         true
     }
 }
@@ -103,7 +103,7 @@ fn is_there(session: &SmContext) -> bool {
     }
 }
 
-fn rest(session: &mut SmContext) {
+fn make_idle(session: &mut SmContext) {
     (session.stage, session.ran, session.n4) = (Stage::Established, RanState::Idle, N4State::Synced);
     (session.downlink, session.handover, session.relocation) = (None, SessionHandover::default(), None);
     (session.end_marker, session.deadline) = (false, None);

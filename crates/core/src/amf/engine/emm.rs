@@ -3,7 +3,7 @@
 pub mod protection;
 
 use super::authentication::{self, secure};
-use super::nas::{Admitted, admit, on_named, open, registered, updated};
+use super::nas::{AdmittedMessage, admit, on_configuration_update_complete, on_named, on_registration_complete, open};
 use crate::amf::context::Procedure;
 use crate::amf::n2::NasIdentity;
 use crate::amf::procedures::common::security_setup::eps;
@@ -36,7 +36,7 @@ pub(super) fn initial(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
 
 /// Handles the NAS message of an Initial UE Message of a UE that is rejected for congestion. Its
 /// COUNT is used up like any other.
-pub(super) fn congested(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
+pub(super) fn on_rejected_for_congestion(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
     let Some(received) = receive(ctx, nas, true) else { return };
     match &received.message {
         NasEpsMessage::Emm(_, NasEmmMessage::AttachRequest(_)) => {
@@ -90,7 +90,9 @@ fn begin(ctx: &mut StepContext<'_, '_>, received: &Received<'_>) {
         NasEpsMessage::Emm(_, message) => match message {
             NasEmmMessage::AttachRequest(request) => attach(ctx, request, (&received.plain, received.verified)),
             NasEmmMessage::TrackingAreaUpdateRequest(request) => update(ctx, request, received.verified),
-            NasEmmMessage::ExtendedServiceRequest(request) => extended(ctx, request, received.verified),
+            NasEmmMessage::ExtendedServiceRequest(request) => {
+                on_extended_service_request(ctx, request, received.verified)
+            }
             NasEmmMessage::ControlPlaneServiceRequest(request) => serve_control_plane(ctx, request, received.verified),
             // An unknown UE counts as detached: it gets an answer, and nothing else changes.
             NasEmmMessage::DetachRequestUeOriginating(request) => {
@@ -140,7 +142,9 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
         NasEpsMessage::Emm(_, message) => match message {
             NasEmmMessage::AttachRequest(request) => attach(ctx, &request, (&received.plain, received.verified)),
             NasEmmMessage::TrackingAreaUpdateRequest(request) => update(ctx, &request, received.verified),
-            NasEmmMessage::ExtendedServiceRequest(request) => extended(ctx, &request, received.verified),
+            NasEmmMessage::ExtendedServiceRequest(request) => {
+                on_extended_service_request(ctx, &request, received.verified)
+            }
             NasEmmMessage::ControlPlaneServiceRequest(request) => serve_control_plane(ctx, &request, received.verified),
             NasEmmMessage::DetachRequestUeOriginating(request) => {
                 let switch_off = request.detach_type.is_switch_off();
@@ -148,18 +152,18 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
                     return deregistration::from_other_services(ctx, switch_off);
                 }
                 if received.verified.is_none() && ctx.ue.procedure.is_some() {
-                    return deregistration::unproved(ctx, switch_off);
+                    return deregistration::on_unprotected_request(ctx, switch_off);
                 }
                 ctx.ue.procedure = None;
                 deregistration::by_ue(ctx, switch_off);
             }
             NasEmmMessage::DetachAccept(_) => match ctx.ue.procedure.take() {
-                Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(ctx, deregistering),
+                Some(Procedure::Deregistration(deregistering)) => deregistration::on_accept(ctx, deregistering),
                 other => ctx.ue.procedure = other,
             },
             // TS 24.301 5.7: no state changes; only a counter.
             NasEmmMessage::EmmStatus(_) => ctx.note(Note::fault("emm-status-received")),
-            NasEmmMessage::GutiReallocationComplete(_) => updated(ctx),
+            NasEmmMessage::GutiReallocationComplete(_) => on_configuration_update_complete(ctx),
             NasEmmMessage::UplinkNasTransport(_) => ctx.note(Note::fault("nas-transport-sms")),
             NasEmmMessage::UplinkGenericNasTransport(_) => ctx.note(Note::fault("nas-transport-location")),
             message => registering(ctx, message),
@@ -176,14 +180,14 @@ fn registering(ctx: &mut StepContext<'_, '_>, message: NasEmmMessage) {
         NasEmmMessage::AttachComplete(m) => {
             // It has the answer to the default bearer (8.2.2).
             let plain = &m.esm_message_container.value;
-            if registered(ctx)
+            if on_registration_complete(ctx)
                 && let Ok(NasEpsMessage::Esm(header, message)) = NasEpsMessage::decode(plain)
             {
                 esm(ctx, &header, message, plain);
             }
         }
         NasEmmMessage::TrackingAreaUpdateComplete(_) => {
-            registered(ctx);
+            on_registration_complete(ctx);
         }
         NasEmmMessage::IdentityResponse(m) => secure(ctx, |s, t| s.on_identity(t, eps::identity(&m))),
         NasEmmMessage::AuthenticationResponse(m) => secure(ctx, |s, t| s.on_response(t, eps::response(&m))),
@@ -205,12 +209,12 @@ fn esm(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: NasEsmMess
             Some(Procedure::Registration(attach))
                 if is_valid && registration::eps::awaits_information(&attach, pti) =>
             {
-                let next = registration::eps::informed(*attach, response);
+                let next = registration::eps::on_information_response(*attach, response);
                 ctx.ue.procedure = Some(Procedure::registration(next));
             }
             other => {
                 ctx.ue.procedure = other;
-                session::eps::information_unexpected(ctx, header, &message);
+                session::eps::on_unexpected_information(ctx, header, &message);
             }
         }
     } else if ctx.ue.is_registered() {
@@ -278,7 +282,11 @@ fn serve_request(ctx: &mut StepContext<'_, '_>, request: service_request::Reques
 
 /// Handles EXTENDED SERVICE REQUEST: for packet services it is a service request, for CS fallback
 /// it is rejected with #18 (5.6.1.5).
-fn extended(ctx: &mut StepContext<'_, '_>, message: &NasExtendedServiceRequest, verified: Option<u32>) {
+fn on_extended_service_request(
+    ctx: &mut StepContext<'_, '_>,
+    message: &NasExtendedServiceRequest,
+    verified: Option<u32>,
+) {
     let is_packet = message.service_type.service_type_raw() >= 8;
     if is_packet || verified.is_none() || !ctx.ue.is_registered() {
         return serve_request(ctx, service_request::eps::read_extended(message), verified);
@@ -316,7 +324,7 @@ fn serve_control_plane(ctx: &mut StepContext<'_, '_>, message: &NasControlPlaneS
 fn receive<'n>(ctx: &mut StepContext<'_, '_>, nas: &'n [u8], first: bool) -> Option<Received<'n>> {
     let opened = open(ctx, Dialect::Eps, nas)?;
     let message = Message::from_octets(&opened.plain);
-    let Admitted { plain, verified, answers } = admit(ctx, opened, first, (message, TABLE))?;
+    let AdmittedMessage { plain, verified, answers } = admit(ctx, opened, first, (message, TABLE))?;
     let message = decode(ctx, &plain, answers)?;
     if verified.is_some()
         && let Err(cause) = moves::arrive_in_eps(ctx)
@@ -359,7 +367,7 @@ fn decode(ctx: &mut StepContext<'_, '_>, plain: &[u8], answers: bool) -> Option<
         match answer {
             NasEpsMessage::Emm(_, NasEmmMessage::EmmStatus(status)) if answers => refuse(ctx, plain, &status),
             NasEpsMessage::Esm(..) if answers => {
-                if let Some(nas) = answer.encode().ok().and_then(|plain| ctx.protected(plain)) {
+                if let Some(nas) = answer.encode().ok().and_then(|plain| ctx.protect(plain)) {
                     ctx.send_encoded_nas(nas);
                 }
             }

@@ -115,7 +115,7 @@ pub(super) fn on_first_message(ctx: &mut StepContext<'_, '_>, dialect: Dialect, 
 
 /// Handles a RAN-UE-NGAP-ID that the RAN node has reused for another UE: the node has no state of
 /// this UE.
-pub(super) fn ran_id_reused(ctx: &mut StepContext<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) {
+pub(super) fn on_ran_id_reuse(ctx: &mut StepContext<'_, '_>, assoc: AssocId, ran_id: RanUeNgapId) {
     if ctx.ue.source.is_some_and(|s| (s.connection.assoc, s.connection.ran_id) == (assoc, ran_id)) {
         handover::source_lost(ctx);
     }

@@ -150,40 +150,40 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
     let before = served_at(ctx.ue);
     match event {
         Event::Initial { assoc, message } => initial(&mut ctx, assoc, message),
-        Event::Congested { assoc, message } => congested(&mut ctx, assoc, message),
+        Event::Congested { assoc, message } => reject_for_congestion(&mut ctx, assoc, message),
         Event::Ngap { assoc, amf_id, pdu } => ngap(&mut ctx, assoc, amf_id, pdu),
         Event::Authentication(answer) => authentication::on_vector(&mut ctx, answer),
         Event::Pfcp { seid, message } => n4(&mut ctx, seid, message),
         Event::PfcpTimeout { seid } => pfcp(&mut ctx, seid, Input::PfcpTimeout, Input::TargetPfcpTimeout),
-        Event::UpfLost { upf } => upf_lost(&mut ctx, upf),
+        Event::UpfLost { upf } => on_upf_loss(&mut ctx, upf),
         Event::Deadline => deadline(&mut ctx),
         Event::ConnectionLost { assoc } => {
             handover::on_connection_lost(&mut ctx, assoc);
             if ctx.ue.connection.is_some_and(|c| c.assoc == assoc) {
-                connection_lost(&mut ctx);
+                on_connection_loss(&mut ctx);
             }
         }
         Event::RanIdReused { assoc, ran_id } => {
-            handover::ran_id_reused(&mut ctx, assoc, ran_id);
+            handover::on_ran_id_reuse(&mut ctx, assoc, ran_id);
             if ctx.ue.connection.is_some_and(|c| (c.assoc, c.ran_id) == (assoc, ran_id)) {
-                connection_lost(&mut ctx);
+                on_connection_loss(&mut ctx);
             }
         }
         Event::Superseded => {
             ctx.ue.procedure = None;
-            deregistration::superseded(&mut ctx);
+            deregistration::supersede(&mut ctx);
         }
-        Event::Evicted => evicted(&mut ctx),
+        Event::Evicted => evict(&mut ctx),
         Event::Deregister { reregister, cause } => deregister(&mut ctx, reregister, cause),
         Event::SubscriberChanged { subscription, is_repeated } => {
-            subscription::changed(&mut ctx, subscription, is_repeated)
+            subscription::apply_change(&mut ctx, subscription, is_repeated)
         }
         Event::Relocate { upf } => session::relocate(&mut ctx, upf),
         Event::Smf { number, request, response, sm_context } => {
-            smf_events::answered(&mut ctx, number, request, (response, sm_context))
+            smf_events::on_answer(&mut ctx, number, request, (response, sm_context))
         }
         Event::Transfer(transfer) => smf_events::transfer(&mut ctx, transfer),
-        Event::SmContextReleased { number } => smf_events::released(&mut ctx, number),
+        Event::SmContextReleased { number } => smf_events::on_release(&mut ctx, number),
     }
     let switches = matches!(ctx.ue.handover, Some(procedures::handover::Handover::Switching(_)));
     procedures::handover::proceed(&mut ctx);
@@ -192,7 +192,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
     }
     set_up_attach_bearer(&mut ctx);
     user_plane::send_deferred(&mut ctx);
-    service_request::smfs_have_answered(&mut ctx);
+    service_request::accept_after_smfs(&mut ctx);
     smf_requests::send_waiting(&mut ctx);
     // After the answer to a handover that has failed.
     if let Some(cause) = ctx.postponed_release.take_if(|_| !ctx.ue.is_in_handover()) {
@@ -314,7 +314,7 @@ fn reach_ue(ctx: &mut StepContext<'_, '_>) {
             if wanted.signalling {
                 user_plane::step_all(ctx, || Input::Reachable);
             }
-            let sessions = areas::permitted(ctx, wanted.sessions);
+            let sessions = areas::permitted_sessions(ctx, wanted.sessions);
             user_plane::restore(ctx, sessions);
             let updating = configuration_update::begin(ctx, wanted);
             ctx.ue.procedure = updating.map(Procedure::ConfigurationUpdate);
@@ -345,12 +345,12 @@ fn initial(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMess
     release_if_unneeded(ctx);
 }
 
-fn congested(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMessage) {
+fn reject_for_congestion(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: InitialUeMessage) {
     on_new_connection(ctx, assoc, &message);
     handover::on_first_message(ctx, assoc.dialect(), &message.nas);
     match assoc.dialect() {
-        Dialect::Nr => nas::congested(ctx, &message.nas),
-        Dialect::Eps => emm::congested(ctx, &message.nas),
+        Dialect::Nr => nas::on_rejected_for_congestion(ctx, &message.nas),
+        Dialect::Eps => emm::on_rejected_for_congestion(ctx, &message.nas),
     }
     release_if_unneeded(ctx);
 }
@@ -368,7 +368,7 @@ pub fn turn_away(ltmsi: Ltmsi, assoc: AssocId, message: InitialUeMessage, env: &
 }
 
 /// Evicts an unauthenticated UE.
-fn evicted(ctx: &mut StepContext<'_, '_>) {
+fn evict(ctx: &mut StepContext<'_, '_>) {
     if ctx.ue.identity.supi.is_some() || ctx.ue.is_registered() {
         return;
     }
@@ -396,7 +396,7 @@ fn on_new_connection(ctx: &mut StepContext<'_, '_>, assoc: AssocId, message: &In
         user_plane::step_all(ctx, || Input::Deactivate);
     }
     if let Some(Procedure::Paging(paging)) = ctx.ue.procedure.take_if(|p| matches!(p, Procedure::Paging(_))) {
-        paging::answered(ctx, paging);
+        paging::on_response(ctx, paging);
         // TS 33.501 6.12.3. A registration assigns one itself.
         ctx.ue.pending.reallocate = true;
     }
@@ -447,7 +447,7 @@ pub fn unknown_ue(dialect: Dialect, pdu: &[u8]) -> Option<Box<Fault>> {
 /// # Errors
 ///
 /// Returns the fault of a message that names another connection (TS 38.413 10.6).
-fn named(
+fn named_connection(
     ctx: &StepContext<'_, '_>,
     assoc: AssocId,
     amf_id: AmfUeNgapId,
@@ -475,7 +475,7 @@ fn ngap(ctx: &mut StepContext<'_, '_>, assoc: AssocId, amf_id: AmfUeNgapId, pdu:
     let usage = read.as_ref().ok().and_then(|(_, message)| access::usage_report(assoc.dialect(), message, pdu));
     let read = read.and_then(|(ran_id, message)| {
         let message = handover::on_other_connection(ctx, assoc, amf_id, ran_id, message)?;
-        message.map(|message| named(ctx, assoc, amf_id, ran_id).map(|_| message)).transpose()
+        message.map(|message| named_connection(ctx, assoc, amf_id, ran_id).map(|_| message)).transpose()
     });
     if let (Ok(_), Some(usage)) = (&read, usage) {
         ue_message(ctx, usage);
@@ -512,7 +512,7 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
         UeMessage::Initial(_) | UeMessage::NonDelivery | UeMessage::Report => {}
         UeMessage::Location(location) => locate(ctx, location),
         UeMessage::LocationReportingFailure => ctx.note(Note::fault("location-reporting-failure")),
-        UeMessage::HandoverRequired(request) => procedures::handover::required(ctx, &request),
+        UeMessage::HandoverRequired(request) => procedures::handover::on_required(ctx, &request),
         UeMessage::HandoverCancel { .. } => procedures::handover::cancelled(ctx),
         UeMessage::StatusTransfer(container) => procedures::handover::status_transfer(ctx, &container),
         // Messages of a handover target without a handover.
@@ -537,9 +537,9 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
             abort_procedure(ctx);
             ctx.release(cause);
         }
-        UeMessage::ReleaseRequest { cause } => an_release::requested(ctx, cause),
+        UeMessage::ReleaseRequest { cause } => an_release::on_request(ctx, cause),
         UeMessage::ReleaseComplete { recommended } => {
-            connection_lost(ctx);
+            on_connection_loss(ctx);
             if ctx.ue.is_registered() {
                 ctx.ue.reachability.recommended = recommended;
             }
@@ -562,11 +562,11 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
             detach_without_bearer(ctx);
             change_ambr(ctx, before);
         }
-        UeMessage::ErabModification(request) => procedures::handover::modification::indicated(ctx, &request),
+        UeMessage::ErabModification(request) => procedures::handover::modification::on_indication(ctx, &request),
         UeMessage::SessionModifyIndication(sessions) => {
             procedures::handover::modification::indicated_by_gnb(ctx, &sessions);
         }
-        UeMessage::SessionNotify { notified, released } => session::notified(ctx, notified, released),
+        UeMessage::SessionNotify { notified, released } => session::on_ran_notify(ctx, notified, released),
         UeMessage::SecondaryRatUsage { uplink, downlink } => {
             ctx.note(Note::SecondaryRatUsage { uplink, downlink });
         }
@@ -583,7 +583,7 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
         UeMessage::Error(cause) => {
             ctx.note(Note::fault("error-indication-received"));
             if cause.is_some_and(|c| is_unknown_ue(&c)) {
-                connection_lost(ctx);
+                on_connection_loss(ctx);
             }
         }
     }
@@ -653,7 +653,7 @@ fn context_is_set_up(ctx: &mut StepContext<'_, '_>) {
     if matches!(connection.ran, RanContext::SettingUp { .. }) {
         connection.ran = RanContext::SetUp;
         if let Some(Procedure::ServiceRequest(serving)) = ctx.ue.procedure.take_if(is_service_request) {
-            service_request::served(ctx, serving);
+            service_request::on_context_setup(ctx, serving);
         }
     }
 }
@@ -674,11 +674,11 @@ fn is_unknown_ue(cause: &Cause) -> bool {
 }
 
 /// Ends the procedure that needs the lost connection. The UE is idle afterwards.
-fn connection_lost(ctx: &mut StepContext<'_, '_>) {
+fn on_connection_loss(ctx: &mut StepContext<'_, '_>) {
     user_plane::drop_deferred(ctx);
     procedures::handover::abort(ctx);
     abort_procedure(ctx);
-    an_release::released(ctx);
+    an_release::on_release(ctx);
 }
 
 /// Ends the procedure in progress after the loss of its connection or its purpose.
@@ -687,8 +687,8 @@ fn abort_procedure(ctx: &mut StepContext<'_, '_>) {
         Some(Procedure::Registration(registering)) => {
             registration::on_connection_lost(ctx, &registering);
         }
-        Some(Procedure::ServiceRequest(_)) => service_request::failed(ctx),
-        Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(ctx, deregistering),
+        Some(Procedure::ServiceRequest(_)) => service_request::on_setup_failure(ctx),
+        Some(Procedure::Deregistration(deregistering)) => deregistration::on_accept(ctx, deregistering),
         Some(Procedure::ConfigurationUpdate(updating)) => configuration_update::abort(ctx, updating),
         Some(Procedure::Authentication(_)) => procedures::authentication::abort(ctx),
         // Paging has no connection to lose.
@@ -713,7 +713,7 @@ fn pfcp<'a>(ctx: &mut StepContext<'_, '_>, seid: Seid, here: Input<'a>, elsewher
     }
 }
 
-fn upf_lost(ctx: &mut StepContext<'_, '_>, upf: SocketAddr) {
+fn on_upf_loss(ctx: &mut StepContext<'_, '_>, upf: SocketAddr) {
     for at in (0..ctx.ue.sessions.len()).rev() {
         let session = &ctx.ue.sessions[at];
         if session.pfcp.upf == upf {
@@ -737,7 +737,7 @@ fn deadline(ctx: &mut StepContext<'_, '_>) {
             ctx.ue.procedure = registration::on_deadline(ctx, *registering).map(Procedure::registration);
         }
         Some(Procedure::Authentication(authenticating)) => authentication::on_deadline(ctx, *authenticating),
-        Some(Procedure::ServiceRequest(serving)) if serving.deadline() <= now => service_request::failed(ctx),
+        Some(Procedure::ServiceRequest(serving)) if serving.deadline() <= now => service_request::on_setup_failure(ctx),
         Some(Procedure::Deregistration(deregistering)) => {
             ctx.ue.procedure = deregistration::on_deadline(ctx, deregistering).map(Procedure::Deregistration);
         }
@@ -765,7 +765,7 @@ fn deadline(ctx: &mut StepContext<'_, '_>) {
                 let cause = Cause::radioNetwork(CauseRadioNetwork::release_due_to_5gc_generated_reason);
                 ran::reset_part(c.assoc.dialect(), cause, &[item])
             });
-            connection_lost(ctx);
+            on_connection_loss(ctx);
         }
         _ => {}
     }

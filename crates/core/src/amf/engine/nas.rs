@@ -80,7 +80,7 @@ pub(super) fn on_named(ctx: &mut StepContext<'_, '_>, verified: Option<u32>, ide
 
 /// Handles the NAS message of an Initial UE Message of a UE that is rejected for congestion. Its
 /// COUNT is used up like any other.
-pub(super) fn congested(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
+pub(super) fn on_rejected_for_congestion(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
     let Some(received) = receive(ctx, nas, true) else { return };
     match received.message {
         Nas5gmmMessage::RegistrationRequest(_) => {
@@ -152,13 +152,13 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
                 return deregistration::from_other_services(ctx, switch_off);
             }
             if received.verified.is_none() && ctx.ue.procedure.is_some() {
-                return deregistration::unproved(ctx, switch_off);
+                return deregistration::on_unprotected_request(ctx, switch_off);
             }
             authentication::end_procedure(ctx);
             deregistration::by_ue(ctx, switch_off);
         }
         Nas5gmmMessage::DeregistrationAcceptUeTerminated(_) => match ctx.ue.procedure.take() {
-            Some(Procedure::Deregistration(deregistering)) => deregistration::accepted(ctx, deregistering),
+            Some(Procedure::Deregistration(deregistering)) => deregistration::on_accept(ctx, deregistering),
             other => ctx.ue.procedure = other,
         },
         Nas5gmmMessage::UlNasTransport(transport) => ul_transport(ctx, &transport),
@@ -167,7 +167,7 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
             let _ = status.fgmm_cause;
             ctx.note(Note::fault("5gmm-status-received"));
         }
-        Nas5gmmMessage::ConfigurationUpdateComplete(_) => updated(ctx),
+        Nas5gmmMessage::ConfigurationUpdateComplete(_) => on_configuration_update_complete(ctx),
         Nas5gmmMessage::NotificationResponse(_) => {}
         message => registering(ctx, message),
     }
@@ -175,7 +175,7 @@ pub(super) fn uplink(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
 
 /// Handles the answer of the UE to a configuration update. A repeat, or that to a command without
 /// procedure, changes nothing.
-pub(super) fn updated(ctx: &mut StepContext<'_, '_>) {
+pub(super) fn on_configuration_update_complete(ctx: &mut StepContext<'_, '_>) {
     match ctx.ue.procedure.take() {
         Some(Procedure::ConfigurationUpdate(updating)) => configuration_update::complete(ctx, updating),
         other => ctx.ue.procedure = other,
@@ -184,7 +184,7 @@ pub(super) fn updated(ctx: &mut StepContext<'_, '_>) {
 
 /// Handles the completion of a registration, attach or update by the UE. Returns false for a
 /// repeat, which changes nothing: the first copy was processed.
-pub(super) fn registered(ctx: &mut StepContext<'_, '_>) -> bool {
+pub(super) fn on_registration_complete(ctx: &mut StepContext<'_, '_>) -> bool {
     match ctx.ue.procedure.take() {
         Some(Procedure::Registration(procedure)) => {
             ctx.ue.procedure = registration::complete(ctx, *procedure).map(Procedure::registration);
@@ -201,7 +201,7 @@ pub(super) fn registered(ctx: &mut StepContext<'_, '_>) -> bool {
 fn registering(ctx: &mut StepContext<'_, '_>, message: Nas5gmmMessage) {
     match message {
         Nas5gmmMessage::RegistrationComplete(_) => {
-            registered(ctx);
+            on_registration_complete(ctx);
         }
         Nas5gmmMessage::IdentityResponse(m) => secure(ctx, |s, t| s.on_identity(t, nr::identity(&m))),
         Nas5gmmMessage::AuthenticationResponse(m) => secure(ctx, |s, t| match nr::eap_message(&m) {
@@ -223,7 +223,7 @@ fn registration(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationRequest,
     // The core has no key for those of a UE from EPS, which repeats them under its new keys.
     let is_own = ctx.ue.session_dialect() == Dialect::Nr;
     let inner = match (verified, &message.nas_message_container) {
-        (Some(count), Some(container)) if is_own => contained(ctx, &container.value, count),
+        (Some(count), Some(container)) if is_own => decode_container(ctx, &container.value, count),
         _ => None,
     };
     let message = match &inner {
@@ -249,7 +249,7 @@ fn registration(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationRequest,
 }
 
 fn serve(ctx: &mut StepContext<'_, '_>, message: &NasServiceRequest, count: u32) {
-    let inner = message.nas_message_container.as_ref().and_then(|c| contained(ctx, &c.value, count));
+    let inner = message.nas_message_container.as_ref().and_then(|c| decode_container(ctx, &c.value, count));
     let request = match inner {
         Some(Nas5gmmMessage::ServiceRequest(inner)) => service_request::nr::read(&inner),
         _ => service_request::nr::read(message),
@@ -276,7 +276,7 @@ fn ul_transport(ctx: &mut StepContext<'_, '_>, message: &NasUlNasTransport) {
 }
 
 /// Decodes the message in the NAS message container of an initial message.
-fn contained(ctx: &StepContext<'_, '_>, octets: &[u8], count: u32) -> Option<Nas5gmmMessage> {
+fn decode_container(ctx: &StepContext<'_, '_>, octets: &[u8], count: u32) -> Option<Nas5gmmMessage> {
     let mut plain = octets.to_vec();
     ctx.ue.security.as_ref()?.cipher_uplink(count, &mut plain);
     match Nas5gsMessage::decode(&plain).ok()? {
@@ -291,12 +291,12 @@ fn contained(ctx: &StepContext<'_, '_>, octets: &[u8], count: u32) -> Option<Nas
 fn receive(ctx: &mut StepContext<'_, '_>, nas: &[u8], first: bool) -> Option<ReceivedNas> {
     let opened = open(ctx, Dialect::Nr, nas)?;
     let message = Message::from_octets(&opened.plain);
-    let Admitted { plain, verified, answers } = admit(ctx, opened, first, (message, TABLE))?;
+    let AdmittedMessage { plain, verified, answers } = admit(ctx, opened, first, (message, TABLE))?;
     decode(ctx, &plain, answers).map(|message| ReceivedNas { message, verified })
 }
 
 /// Plain message that the table of its dialect accepts.
-pub(super) struct Admitted<'n> {
+pub(super) struct AdmittedMessage<'n> {
     pub(super) plain: Cow<'n, [u8]>,
     /// NAS COUNT, if the message verified under the UE's security context in use.
     pub(super) verified: Option<u32>,
@@ -308,10 +308,10 @@ pub(super) struct Admitted<'n> {
 /// is `None` if the octets are no message of the dialect.
 pub(super) fn admit<'n, M: PartialEq>(
     ctx: &mut StepContext<'_, '_>,
-    opened: Opened<'n>,
+    opened: OpenedMessage<'n>,
     first: bool,
     (message, table): (Option<M>, &[Rule<M>]),
-) -> Option<Admitted<'n>> {
+) -> Option<AdmittedMessage<'n>> {
     let state = Exchange::from_context(ctx.ue);
     let Some(message) = message else {
         // Truncated, 5GSM outside a transport, or nested protection: not a valid message (TS 24.501
@@ -344,11 +344,11 @@ pub(super) fn admit<'n, M: PartialEq>(
     // An unverified faulty message gets no answer under the UE's keys: the answer would establish
     // the secure exchange.
     let answers = opened.protection.is_verified() || state == Exchange::NoContext;
-    Some(Admitted { plain: opened.plain, verified, answers })
+    Some(AdmittedMessage { plain: opened.plain, verified, answers })
 }
 
 /// Received message without its protection.
-pub(super) struct Opened<'n> {
+pub(super) struct OpenedMessage<'n> {
     pub(super) protection: Protection,
     /// NAS COUNT under which it was verified.
     pub(super) count: Option<u32>,
@@ -356,17 +356,17 @@ pub(super) struct Opened<'n> {
 }
 
 /// Verifies and deciphers a message as far as possible. Returns `None` if it cannot be read.
-pub(super) fn open<'n>(ctx: &mut StepContext<'_, '_>, dialect: Dialect, nas: &'n [u8]) -> Option<Opened<'n>> {
+pub(super) fn open<'n>(ctx: &mut StepContext<'_, '_>, dialect: Dialect, nas: &'n [u8]) -> Option<OpenedMessage<'n>> {
     let is_own = |security: &&NasSecurity| security.dialect() == dialect;
     let other = ctx.ue.security.as_ref().filter(|security| !is_own(security));
     if let Some(MoveRequest { count, plain }) = other.and_then(|security| moves::read(security, nas)) {
         let protection = Protection::Integrity;
-        return Some(Opened { protection, count: Some(count), plain: Cow::Borrowed(plain) });
+        return Some(OpenedMessage { protection, count: Some(count), plain: Cow::Borrowed(plain) });
     }
     let security = ctx.ue.security.as_ref().filter(is_own);
     let (protection, opened) = match header(dialect, nas) {
         Some(0) => {
-            return Some(Opened { protection: Protection::Plain, count: None, plain: Cow::Borrowed(nas) });
+            return Some(OpenedMessage { protection: Protection::Plain, count: None, plain: Cow::Borrowed(nas) });
         }
         Some(INTEGRITY) => (Protection::Integrity, security.map(|s| s.open(nas))),
         Some(CIPHERED) => (Protection::Ciphered, security.map(|s| s.open(nas))),
@@ -385,7 +385,7 @@ pub(super) fn open<'n>(ctx: &mut StepContext<'_, '_>, dialect: Dialect, nas: &'n
     };
     let fault = match opened {
         Some(Ok((count, plain))) => {
-            return Some(Opened { protection, count: Some(count), plain: Cow::Owned(plain) });
+            return Some(OpenedMessage { protection, count: Some(count), plain: Cow::Owned(plain) });
         }
         Some(Err(fault)) => fault,
         None => SecurityFault::BadMac,
@@ -402,7 +402,7 @@ pub(super) fn open<'n>(ctx: &mut StepContext<'_, '_>, dialect: Dialect, nas: &'n
         Dialect::Eps => nas.get(6..),
     };
     let plain = Cow::Borrowed(plain.filter(|_| protection == Protection::Integrity)?);
-    Some(Opened { protection: Protection::Unverified, count: None, plain })
+    Some(OpenedMessage { protection: Protection::Unverified, count: None, plain })
 }
 
 /// Returns the security context of the Security Mode Command in progress.

@@ -18,7 +18,7 @@ use vireo_wire::nas::GmmCause;
 const REPEATS: u8 = 3;
 
 /// Handles the result of a request to the SMF, with the SM context if it is piggybacked.
-pub(super) fn answered(
+pub(super) fn on_answer(
     ctx: &mut StepContext<'_, '_>,
     number: SessionNumber,
     request: SmfRequest,
@@ -50,15 +50,15 @@ fn settle(ctx: &mut StepContext<'_, '_>, number: SessionNumber, request: SmfRequ
     let Some(session) = ctx.ue.remote_sessions.by_number(number) else { return };
     let psi = session.psi;
     match (request, response) {
-        (SmfRequest::Create(_), SmfResponse::Created(reference)) => created(ctx, number, reference),
+        (SmfRequest::Create(_), SmfResponse::Created(reference)) => on_created(ctx, number, reference),
         (SmfRequest::Create(create), response) => {
             let live = session.is_live();
             forget(ctx, number);
             if live {
-                not_created(ctx, psi, &create.n1, response);
+                on_create_failure(ctx, psi, &create.n1, response);
             }
         }
-        (SmfRequest::Update { update, .. }, response) => updated(ctx, (psi, number), &update, response),
+        (SmfRequest::Update { update, .. }, response) => on_update_answer(ctx, (psi, number), &update, response),
         // A session that the SMF does not know, or does not respond for, is released as well.
         (SmfRequest::Release { .. }, _) => forget(ctx, number),
         (SmfRequest::Unreached { .. }, _) => {}
@@ -66,7 +66,7 @@ fn settle(ctx: &mut StepContext<'_, '_>, number: SessionNumber, request: SmfRequ
 }
 
 /// The SMF has created a session with this reference.
-fn created(ctx: &mut StepContext<'_, '_>, number: SessionNumber, reference: String) {
+fn on_created(ctx: &mut StepContext<'_, '_>, number: SessionNumber, reference: String) {
     let Some(session) = ctx.ue.remote_sessions.by_number(number) else { return };
     if session.reference.as_ref() == Some(&reference) {
         // An N1N2 transfer has already named the session.
@@ -77,7 +77,7 @@ fn created(ctx: &mut StepContext<'_, '_>, number: SessionNumber, reference: Stri
             if session.stage == RemoteStage::Creating {
                 session.stage = RemoteStage::Offered;
             }
-            smf_requests::named(ctx, number, &reference);
+            smf_requests::set_reference(ctx, number, &reference);
         }
         RemoteStage::Ending => {
             smf_requests::send(ctx, number, SmfRequest::Release { reference });
@@ -87,7 +87,7 @@ fn created(ctx: &mut StepContext<'_, '_>, number: SessionNumber, reference: Stri
 
 /// Handles a failed creation: forwards the SMF's reject, or returns the UE's message (TS 24.501
 /// 5.4.5.3.1 h).
-fn not_created(ctx: &mut StepContext<'_, '_>, psi: u8, n1: &[u8], response: SmfResponse) {
+fn on_create_failure(ctx: &mut StepContext<'_, '_>, psi: u8, n1: &[u8], response: SmfResponse) {
     match response {
         SmfResponse::Refused { content, .. } if content.n1.is_some() => {
             smf_requests::forward_n1n2(ctx, psi, N1N2Content { n2: None, ..content })
@@ -114,7 +114,7 @@ struct UpdateResponse {
     unknown: bool,
 }
 
-fn updated(
+fn on_update_answer(
     ctx: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
     update: &SmfUpdateRequest,
@@ -130,9 +130,9 @@ fn updated(
         ctx.note(Note::fault(if unknown { "smf-unknown-session" } else { "smf-refuses" }));
     }
     match update {
-        SmfUpdateRequest::Activate => return activated(ctx, (psi, number), content, unknown),
+        SmfUpdateRequest::Activate => return on_activation_answer(ctx, (psi, number), content, unknown),
         SmfUpdateRequest::Switch(..) => {
-            return switched(ctx, (psi, number), update, UpdateResponse { content, done, unknown });
+            return on_path_switch_answer(ctx, (psi, number), update, UpdateResponse { content, done, unknown });
         }
         SmfUpdateRequest::Handover(target, step) => {
             let response = UpdateResponse { content, done, unknown };
@@ -159,7 +159,12 @@ fn updated(
 }
 
 /// Handles the response for a session whose user plane is being activated.
-fn activated(ctx: &mut StepContext<'_, '_>, (psi, number): (u8, SessionNumber), content: N1N2Content, unknown: bool) {
+fn on_activation_answer(
+    ctx: &mut StepContext<'_, '_>,
+    (psi, number): (u8, SessionNumber),
+    content: N1N2Content,
+    unknown: bool,
+) {
     let N1N2Content { n1, n2 } = content;
     let request = n2.filter(|(kind, _)| *kind == N2Sm::SetupRequest).map(|(_, transfer)| transfer);
     if unknown {
@@ -167,7 +172,7 @@ fn activated(ctx: &mut StepContext<'_, '_>, (psi, number): (u8, SessionNumber), 
     } else if let Some(session) = ctx.ue.remote_sessions.by_number(number) {
         session.up = request.is_some() && session.is_live();
     }
-    let n2 = match service_request::smf_answered(ctx, psi, request.clone()) {
+    let n2 = match service_request::on_smf_answer(ctx, psi, request.clone()) {
         true => None,
         false => request.map(|transfer| (N2Sm::SetupRequest, transfer)),
     };
@@ -177,7 +182,7 @@ fn activated(ctx: &mut StepContext<'_, '_>, (psi, number): (u8, SessionNumber), 
 }
 
 /// Handles the response for a session in a path switch.
-fn switched(
+fn on_path_switch_answer(
     ctx: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
     update: &SmfUpdateRequest,
@@ -196,7 +201,7 @@ fn switched(
         Some((N2Sm::PathSwitchAcknowledge, transfer)) => Ok(transfer),
         other => Err(other.map(|(_, transfer)| transfer)),
     };
-    if handover::smf_answered(ctx, (psi, number), update, response)
+    if handover::on_smf_answer(ctx, (psi, number), update, response)
         && let Some(session) = ctx.ue.remote_sessions.by_number(number)
     {
         let (is_new, is_live) = (session.stage == RemoteStage::Offered, session.is_live());
@@ -235,7 +240,7 @@ fn handed_over(
         Some((N2Sm::HandoverPreparationUnsuccessful, transfer)) => (Err(Some(transfer)), None),
         other => (Err(None), other),
     };
-    let is_waited_for = handover::smf_answered(ctx, (psi, number), update, response) || ctx.ue.is_in_handover();
+    let is_waited_for = handover::on_smf_answer(ctx, (psi, number), update, response) || ctx.ue.is_in_handover();
     // If the UE has left the target since, the SMF has been informed of it.
     let is_there = ctx.ue.connection.is_some_and(|c| c.amf_id == target);
     let completes = matches!(step, HandoverStep::Complete(_)) && is_there && is_waited_for;
@@ -246,7 +251,7 @@ fn handed_over(
         return;
     }
     match (completes, done) {
-        (true, true) => handover::completed(ctx, number),
+        (true, true) => handover::on_completion(ctx, number),
         (true, false) => handover::buffer_unconfirmed(ctx, psi),
         (false, _) => {}
     }
@@ -274,7 +279,7 @@ pub(super) fn transfer(ctx: &mut StepContext<'_, '_>, transfer: N1N2Transfer) {
     let token = transfer.token;
     let (result, sm_context) = match transfer.wants {
         Some(wants) => requested_sm_context(ctx, wants),
-        None => (transferred(ctx, transfer), None),
+        None => (on_transfer(ctx, transfer), None),
     };
     ctx.effect(Effect::N1N2TransferReply { token, result, sm_context });
 }
@@ -292,7 +297,7 @@ fn requested_sm_context(
     }
 }
 
-fn transferred(ctx: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2TransferResult {
+fn on_transfer(ctx: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2TransferResult {
     let N1N2Transfer { token, psi, content, unreached, sm_context, created: implied, .. } = transfer;
     let registered = ctx.ue.is_registered();
     let data = content.n1.is_none() && matches!(content.n2, Some((N2Sm::SetupRequest, _)));
@@ -306,7 +311,7 @@ fn transferred(ctx: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2Tra
     let (number, up) = (session.number, session.up);
     session.store_if_newer(sm_context);
     if let Some(ImpliedCreateResponse { reference, .. }) = implied {
-        created(ctx, number, reference);
+        on_created(ctx, number, reference);
     }
     let connected = ctx.ue.connection.is_some_and(|c| !matches!(c.ran, RanContext::Releasing { .. }));
     if connected && data && accepting {
@@ -339,7 +344,7 @@ fn transferred(ctx: &mut StepContext<'_, '_>, transfer: N1N2Transfer) -> N1N2Tra
 }
 
 /// Handles Nsmf_PDUSession_SMContextStatusNotify: the SMF has released the session.
-pub(super) fn released(ctx: &mut StepContext<'_, '_>, number: SessionNumber) {
+pub(super) fn on_release(ctx: &mut StepContext<'_, '_>, number: SessionNumber) {
     let Some(session) = ctx.ue.remote_sessions.by_number(number) else { return };
     if matches!(session.stage, RemoteStage::Creating | RemoteStage::Offered) {
         ctx.note(Note::Failed(Kind::Session, 0));

@@ -28,7 +28,7 @@ pub(super) fn cause(ctx: &StepContext<'_, '_>) -> Option<GmmCause> {
 
 /// Applies the present record of the UE's subscriber; `None` if it was removed. A UE that is being
 /// registered gets the event once more.
-pub(super) fn changed(ctx: &mut StepContext<'_, '_>, subscription: Option<Subscription>, is_repeated: bool) {
+pub(super) fn apply_change(ctx: &mut StepContext<'_, '_>, subscription: Option<Subscription>, is_repeated: bool) {
     if !ctx.ue.is_registered() {
         return;
     }

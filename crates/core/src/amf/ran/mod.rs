@@ -13,7 +13,7 @@ mod setup;
 mod shared_areas;
 
 pub use offered::offered;
-pub use setup::{add_associations, named, remove_associations};
+pub use setup::{add_associations, claimed_node, remove_associations};
 
 use crate::amf::n2::{Cause, Fault};
 use crate::config::CoreConfig;
@@ -176,7 +176,7 @@ fn message(node: &mut Option<RanNode>, pdu: &NGAPPDU<'_>, config: &CoreConfig) -
             Ok(RanStepOutput { request: Some(RanStepRequest::ResetAcknowledged), ..RanStepOutput::default() })
         }
         NgapPduKind::Initiating_UplinkRANConfigurationTransfer => Ok(configuration_transfer(pdu)),
-        NgapPduKind::Successful_AMFConfigurationUpdate => Ok(setup::updated(pdu)),
+        NgapPduKind::Successful_AMFConfigurationUpdate => Ok(setup::on_update_acknowledge(pdu)),
         NgapPduKind::Unsuccessful_AMFConfigurationUpdate => {
             Ok(RanStepOutput { fault: Some("amf-configuration-update-refused"), ..RanStepOutput::default() })
         }
@@ -369,19 +369,19 @@ mod tests {
     #[test]
     fn further_association_names_its_node() {
         let update = golden("RANConfigurationUpdate");
-        let id = named(&update).expect("it names its node");
+        let id = claimed_node(&update).expect("it names its node");
         let expected = GnbId { plmn: id.plmn(), id: 0x102, bits: 24 };
         assert_eq!(id, expected.into());
-        assert_eq!(named(&golden("RANConfigurationUpdateAcknowledge")), None);
-        assert_eq!(named(&golden("NGSetupRequest")), None, "NG Setup begins a life of the node");
-        assert_eq!(named(&update[..update.len() - 1]), None);
+        assert_eq!(claimed_node(&golden("RANConfigurationUpdateAcknowledge")), None);
+        assert_eq!(claimed_node(&golden("NGSetupRequest")), None, "NG Setup begins a life of the node");
+        assert_eq!(claimed_node(&update[..update.len() - 1]), None);
     }
 
     #[test]
     fn node_id_change_is_refused() {
         let config = crate::smf::tests::config();
         let update = golden("RANConfigurationUpdate");
-        let plmn = named(&update).expect("it names its node").plmn();
+        let plmn = claimed_node(&update).expect("it names its node").plmn();
         let of = |id| {
             let id = GnbId { plmn, id, bits: 24 };
             Some(RanNode { id: id.into(), name: "before".into(), areas: [].into() })

@@ -173,7 +173,7 @@ pub(super) fn configuration_update(
 /// Returns the RAN node that an additional association belongs to, from its first message: a RAN
 /// CONFIGURATION UPDATE with the Global RAN Node ID (8.7.2.2). Returns `None` for every other
 /// message.
-pub fn named(octets: &[u8]) -> Option<RanNodeId> {
+pub fn claimed_node(octets: &[u8]) -> Option<RanNodeId> {
     let pdu = NGAP_PDU::decode_borrowed(octets).ok()?;
     if pdu.kind() != NgapPduKind::Initiating_RANConfigurationUpdate {
         return None;
@@ -234,7 +234,7 @@ fn endpoint(address: IpAddr) -> CPTransportLayerInformation<'static> {
 
 /// Processes AMF CONFIGURATION UPDATE ACKNOWLEDGE. Lists that do not decode count as absent
 /// (criticality ignore).
-pub(super) fn updated(pdu: &NGAPPDU<'_>) -> RanStepOutput {
+pub(super) fn on_update_acknowledge(pdu: &NGAPPDU<'_>) -> RanStepOutput {
     let failed = pdu.ie::<ie::AMF_TNLAssociationFailedToSetupList>().and_then(Result::ok);
     let failed = failed.map_or(0, |list| list.0.len());
     RanStepOutput { request: Some(RanStepRequest::Updated { failed }), ..RanStepOutput::default() }

@@ -81,7 +81,7 @@ struct Entry {
     /// Procedures sent since the report.
     sent: u32,
     /// Procedures sent that have not ended.
-    under_way: u32,
+    in_progress: u32,
 }
 
 /// Loads of all hosts.
@@ -167,20 +167,20 @@ impl LoadTable {
 
     /// Records that a procedure with this service time was sent to a pool of a host.
     #[inline]
-    pub fn sent(&mut self, host: HostId, pool: usize, time: ServiceTime) {
+    pub fn on_sent(&mut self, host: HostId, pool: usize, time: ServiceTime) {
         if let Some(at) = self.entry(host, pool) {
             let entry = &mut self.entries[at];
-            (entry.sent, entry.under_way) = (entry.sent.saturating_add(1), entry.under_way.saturating_add(1));
+            (entry.sent, entry.in_progress) = (entry.sent.saturating_add(1), entry.in_progress.saturating_add(1));
             self.work[host.index()] = self.work[host.index()].saturating_add(time.nanos());
         }
     }
 
-    /// Records that a procedure counted by [`LoadTable::sent`] with this service time has ended or
-    /// moved.
+    /// Records that a procedure counted by [`LoadTable::on_sent`] with this service time has ended
+    /// or moved.
     #[inline]
-    pub fn ended(&mut self, host: HostId, pool: usize, time: ServiceTime) {
+    pub fn on_ended(&mut self, host: HostId, pool: usize, time: ServiceTime) {
         if let Some(at) = self.entry(host, pool) {
-            self.entries[at].under_way = self.entries[at].under_way.saturating_sub(1);
+            self.entries[at].in_progress = self.entries[at].in_progress.saturating_sub(1);
             self.work[host.index()] = self.work[host.index()].saturating_sub(time.nanos());
         }
     }
@@ -191,7 +191,7 @@ impl LoadTable {
     pub fn load(&self, host: HostId, pool: usize, time: ServiceTime, now: Instant) -> Option<HostLoad> {
         let (cpu, at) = (*self.hosts.get(host.index())?)?;
         let since = now.0.saturating_sub(at.0);
-        let Entry { report, sent, under_way } = self.entries[self.entry(host, pool)?];
+        let Entry { report, sent, in_progress } = self.entries[self.entry(host, pool)?];
         if since > self.stale.0 || report.share.is_nan() || report.share <= 0.0 {
             return None;
         }
@@ -199,7 +199,7 @@ impl LoadTable {
         let backlog = match self.estimate {
             Estimate::UnderWay => {
                 let work = self.work[host.index()] as f64;
-                let backlog = f64::from(under_way) / report.share;
+                let backlog = f64::from(in_progress) / report.share;
                 return Some(HostLoad { cpu, backlog, work, wait: work / report.share });
             }
             Estimate::Reported => reported,
@@ -243,7 +243,7 @@ mod tests {
     fn load_adds_inputs_sent_since_report() {
         let mut loads = load_table();
         assert_eq!(backlog(&loads, 1_000 * MS), Some(4.0));
-        (0..10).for_each(|_| loads.sent(HOST, 1, MILLISECOND));
+        (0..10).for_each(|_| loads.on_sent(HOST, 1, MILLISECOND));
         assert_eq!(backlog(&loads, 1_000 * MS), Some(24.0), "10 of 1 ms at half a core are 20 ms");
         assert_eq!(backlog(&loads, 1_015 * MS), Some(9.0));
         assert_eq!(backlog(&loads, 1_100 * MS), Some(4.0), "never less than was reported");
@@ -272,8 +272,8 @@ mod tests {
         let mut loads = load_table().with(Estimate::UnderWay);
         let pools = [PoolReport { backlog: 0.0, share: 1.0 }, PoolReport { backlog: 9.0, share: 0.5 }];
         loads.report(HOST, 0.5, &pools, Instant(1_000 * MS));
-        (0..4).for_each(|_| loads.sent(HOST, 1, MILLISECOND));
-        loads.sent(HOST, 0, ServiceTime::new(3_000_000));
+        (0..4).for_each(|_| loads.on_sent(HOST, 1, MILLISECOND));
+        loads.on_sent(HOST, 0, ServiceTime::new(3_000_000));
         let load =
             |loads: &LoadTable| loads.load(HOST, 1, MILLISECOND, Instant(1_100 * MS)).map(|l| (l.backlog, l.work));
         assert_eq!(load(&loads), Some((8.0, 7e6)), "all pools are work, but only one's own wait in line");
@@ -281,18 +281,18 @@ mod tests {
         let completion = [both.completion(MILLISECOND), both.completion_after_all(MILLISECOND)];
         assert_eq!(completion, [9, 15].map(Duration::from_millis));
         loads.report(HOST, 0.5, &pools, Instant(1_100 * MS));
-        loads.ended(HOST, 1, MILLISECOND);
+        loads.on_ended(HOST, 1, MILLISECOND);
         assert_eq!(load(&loads), Some((6.0, 6e6)));
         loads.forget(HOST);
         loads.report(HOST, 0.5, &pools, Instant(1_100 * MS));
-        loads.ended(HOST, 1, MILLISECOND);
+        loads.on_ended(HOST, 1, MILLISECOND);
         assert_eq!(load(&loads), Some((0.0, 0.0)), "what was at a host that went is not there any more");
     }
 
     #[test]
     fn reported_estimate_ignores_sent_inputs() {
         let mut loads = load_table().with(Estimate::Reported);
-        (0..10).for_each(|_| loads.sent(HOST, 1, MILLISECOND));
+        (0..10).for_each(|_| loads.on_sent(HOST, 1, MILLISECOND));
         assert_eq!(backlog(&loads, 1_015 * MS), Some(4.0));
     }
 
@@ -306,8 +306,8 @@ mod tests {
         assert!(backlog(&loads, 1_600 * MS).is_some());
         assert_eq!(backlog(&loads, 1_601 * MS), None);
         assert!(backlog(&loads, 900 * MS).is_some(), "a clock that is behind is no age");
-        loads.sent(HostId(9), 1, time);
-        loads.ended(HostId(9), 1, time);
+        loads.on_sent(HostId(9), 1, time);
+        loads.on_ended(HostId(9), 1, time);
         loads.forget(HOST);
         assert_eq!(backlog(&loads, 1_000 * MS), None);
     }

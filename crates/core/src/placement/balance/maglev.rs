@@ -19,7 +19,7 @@ pub struct Maglev {
 impl Maglev {
     /// Builds the table of these hosts.
     pub fn new(hosts: &[HostId]) -> Self {
-        Maglev { entries: filled(hosts, ENTRIES) }
+        Maglev { entries: populate(hosts, ENTRIES) }
     }
 
     /// Returns the host of a key.
@@ -31,7 +31,7 @@ impl Maglev {
 }
 
 /// Implements "populate" of the paper.
-fn filled(hosts: &[HostId], entries: usize) -> Box<[HostId]> {
+fn populate(hosts: &[HostId], entries: usize) -> Box<[HostId]> {
     if hosts.is_empty() || entries < 2 {
         return Box::default();
     }

@@ -381,14 +381,14 @@ mod tests {
 
     /// Owner 0 and replicas 1 and 2 with these numbers of procedures of 1 ms in progress, in the
     /// pool of the request and in another one.
-    fn serving(policy: Policy, prefer: Preference, under_way: [[u32; 2]; 3]) -> HostSelection {
+    fn serving(policy: Policy, prefer: Preference, in_progress: [[u32; 2]; 3]) -> HostSelection {
         let ids = [0, 1, 2].map(HostId);
         let time = ServiceTime::new(1_000_000);
         let mut loads = LoadTable::new(2, Duration::from_millis(600));
-        for (host, counts) in ids.into_iter().zip(under_way) {
+        for (host, counts) in ids.into_iter().zip(in_progress) {
             loads.report(host, 0.9 - 0.1 * f64::from(host.0), &[PoolReport { backlog: 0.0, share: 1.0 }; 2], NOW);
             for (pool, count) in counts.into_iter().enumerate() {
-                (0..count).for_each(|_| loads.sent(host, pool, time));
+                (0..count).for_each(|_| loads.on_sent(host, pool, time));
             }
         }
         let (owners, slo) = (BucketPlacement::new(ids), Duration::from_millis(40));
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn owner_serves_within_quarter_of_objective() {
-        let host = |under_way| serving(Policy::SkewedCh, Preference::Spare, under_way).host.0;
+        let host = |in_progress| serving(Policy::SkewedCh, Preference::Spare, in_progress).host.0;
         assert_eq!(host([[9, 0], [0, 0], [0, 0]]), 0, "10 of 40 ms");
         assert_eq!(host([[10, 0], [9, 0], [0, 0]]), 1, "the first replica");
         assert_eq!(host([[10, 0], [10, 0], [9, 0]]), 2, "another replica");
@@ -418,8 +418,8 @@ mod tests {
 
     #[test]
     fn serving_policies_choose_hosts_with_state() {
-        let under_way = [[5, 0], [3, 0], [4, 0]];
-        let host = |policy| serving(policy, Preference::Spare, under_way).host.0;
+        let in_progress = [[5, 0], [3, 0], [4, 0]];
+        let host = |policy| serving(policy, Preference::Spare, in_progress).host.0;
         assert_eq!(host(Policy::LeastLoaded), 1, "by work, not by CPU use");
         assert_eq!(host(Policy::RoundRobin), 1, "turn 4 of three hosts");
         for policy in [Policy::ConsistentHash, Policy::Maglev, Policy::StaticRange] {

@@ -103,18 +103,18 @@ impl BalancerMachine {
         match notice {
             HostNotice::Done { number } => {
                 inputs.acknowledge(number);
-                self.steering.on_ended(host, inputs.ended());
+                self.steering.on_ended(host, inputs.take_ended_shares());
                 // The owner has committed what a serving host proposed.
                 if let Some(serving) = self.serving_hosts.on_done(number, now).filter(|serving| *serving != host)
                     && let Some(known) = self.serving.get(&serving).and_then(|to| self.connections.get_mut(to))
                 {
                     known.in_progress.inputs.acknowledge(number);
-                    self.steering.on_ended(serving, known.in_progress.inputs.ended());
+                    self.steering.on_ended(serving, known.in_progress.inputs.take_ended_shares());
                 }
             }
             HostNotice::ReturnInput { number } => {
-                self.queue.redelivery.extend(inputs.returned(number));
-                self.steering.on_ended(host, inputs.ended());
+                self.queue.redelivery.extend(inputs.take_returned(number));
+                self.steering.on_ended(host, inputs.take_ended_shares());
             }
             HostNotice::ReturnServedInput { number } => {
                 // Unless it was recalled before. The host may be the owner by now.

@@ -162,7 +162,7 @@ impl BalancerMachine {
         self.on_ue_input_sent(host, &envelope, now);
         let Some(known) = self.serving.get(&host).and_then(|to| self.connections.get_mut(to)) else { return Ok(()) };
         known.in_progress.inputs.add(number, envelope, share, now);
-        self.steering.on_ended(host, known.in_progress.inputs.ended());
+        self.steering.on_ended(host, known.in_progress.inputs.take_ended_shares());
         share.into_iter().for_each(|share| self.steering.on_sent(host, share));
         Ok(())
     }

@@ -4,8 +4,8 @@
 //! replicas. The choice is a hint: any host that keeps the UE may serve any message, because only
 //! the owner commits. It applies to the NG connection until the connection has had no unanswered
 //! input for 50 ms. An input that is not completed after
-//! [`SERVED_WITHIN`](crate::placement::message::SERVED_WITHIN) goes to the owner, with all later
-//! ones of its connection.
+//! [`SERVING_TIMEOUT`](crate::placement::message::SERVING_TIMEOUT) goes to the owner, with all
+//! later ones of its connection.
 
 mod choices;
 
@@ -19,7 +19,7 @@ use crate::placement::balance::HostId;
 use crate::placement::balance::steer::HostSelection;
 use crate::placement::message::{Envelope, PeerEvent, RanOutput, Receiver};
 use crate::schedule::kind::NfKind;
-use choices::{InputSource, InputUnderWay};
+use choices::{HostRole, InputInProgress, InputSource};
 use vireo_types::{Bucket, Instant};
 
 impl BalancerMachine {
@@ -74,7 +74,7 @@ impl BalancerMachine {
                 })
             }
         };
-        let role = (chosen, chosen != owner);
+        let role = HostRole { host: chosen, is_serving: chosen != owner };
         if self.serving_hosts.is_at_other_host(source, role) {
             self.recall(source);
         }
@@ -100,14 +100,18 @@ impl BalancerMachine {
             PeerEvent::Pfcp { seid, request: false, .. } if is_serving => (InputSource::Session(*seid), None),
             _ => return,
         };
-        self.serving_hosts.on_sent(envelope.number, InputUnderWay { host, is_serving, source, group }, now);
+        self.serving_hosts.on_sent(
+            envelope.number,
+            InputInProgress { role: HostRole { host, is_serving }, source, group },
+            now,
+        );
     }
 
     /// Handles that a request to a UPF names the host that gets the response.
     pub(super) fn on_served_request(&mut self, effect: &RanOutput, now: Instant) {
         if let RanOutput::Pfcp { seid: Some(seid), served_by: Some(host), .. } = effect {
             let source = InputSource::Session(*seid);
-            if self.serving_hosts.is_at_other_host(source, (*host, true)) {
+            if self.serving_hosts.is_at_other_host(source, HostRole { host: *host, is_serving: true }) {
                 self.recall(source);
             }
             self.serving_hosts.choose(source, *host, now);
@@ -143,8 +147,8 @@ impl BalancerMachine {
                 (None, Some(lost)) => lost,
                 (None, None) => break,
             };
-            let envelope = in_progress.inputs.returned(*number);
-            self.steering.on_ended(host, in_progress.inputs.ended());
+            let envelope = in_progress.inputs.take_returned(*number);
+            self.steering.on_ended(host, in_progress.inputs.take_ended_shares());
             self.queue.redelivery.extend(envelope.map(for_owner));
         }
         numbers.len()

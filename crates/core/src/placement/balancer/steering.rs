@@ -70,12 +70,12 @@ impl Steering {
 
     /// Adds an input to the load of a host.
     pub(super) fn on_sent(&mut self, host: HostId, (pool, time): LoadShare) {
-        self.table.sent(host, pool, time);
+        self.table.on_sent(host, pool, time);
     }
 
     /// Subtracts inputs that the host has finished from its load.
     pub(super) fn on_ended(&mut self, host: HostId, shares: impl Iterator<Item = LoadShare>) {
-        shares.for_each(|(pool, time)| self.table.ended(host, pool, time));
+        shares.for_each(|(pool, time)| self.table.on_ended(host, pool, time));
     }
 
     /// Stores a load report of a host.

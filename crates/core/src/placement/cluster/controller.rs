@@ -193,7 +193,7 @@ impl Controller {
 
     /// Returns true if a member belongs to a cluster that this controller should have learned
     /// before it created another one. The controller and its members must then restart.
-    pub fn is_ignorant(&self) -> bool {
+    pub fn must_restart(&self) -> bool {
         self.discovery.missed_cluster
     }
 
@@ -333,7 +333,7 @@ impl Controller {
             self.hosts.retain(|host, known| known.stage != MemberStage::Serving || map.has_host(*host));
             self.follow(map, now);
             if learns || self.discovery.succession.is_on() {
-                self.discovery.succession.learned(now, self.settings.reconnect_timeout);
+                self.discovery.succession.on_map_adopted(now, self.settings.reconnect_timeout);
             }
         }
         Ok(())
@@ -385,7 +385,7 @@ impl Controller {
     }
 
     /// Handles that a member is ready: a host has started its workers, or a balancer accepts hosts.
-    pub fn ready(&mut self, member: Member, now: Instant) {
+    pub fn on_ready(&mut self, member: Member, now: Instant) {
         let (stage, ready) = match member {
             Member::Host(host) => {
                 let ready = if self.fleet_size.scaler.is_some() { MemberStage::Idle } else { MemberStage::Serving };
@@ -440,7 +440,7 @@ impl Controller {
 
     /// Handles a report for an epoch. An owner reports that a replica has all copies. A host
     /// reports of itself that it has all handoffs and knows the RAN nodes of the map's balancers.
-    pub fn caught_up(&mut self, owner: HostId, epoch: u64, replica: HostId) {
+    pub fn on_caught_up(&mut self, owner: HostId, epoch: u64, replica: HostId) {
         self.catch_up.acknowledge(owner, epoch, replica);
     }
 
@@ -460,15 +460,15 @@ impl Controller {
     }
 
     /// Handles the load report of a host.
-    pub fn reported(&mut self, host: HostId, load: HostUtilisation, now: Instant) {
+    pub fn on_load_report(&mut self, host: HostId, load: HostUtilisation, now: Instant) {
         if !self.hosts.contains_key(&host) {
             return;
         }
         if let Some(scaler) = &mut self.fleet_size.scaler {
-            scaler.reported(host, load, now);
+            scaler.on_load_report(host, load, now);
         }
         if let Some(rebalancer) = &mut self.rebalancer {
-            rebalancer.reported(host, load.cpu, now);
+            rebalancer.on_load_report(host, load.cpu, now);
         }
     }
 
@@ -760,13 +760,13 @@ impl Controller {
     }
 
     /// Returns the state that must be stored before it takes effect, if any.
-    pub fn to_write(&self) -> Option<DurableState> {
+    pub fn pending_state(&self) -> Option<DurableState> {
         Some(self.state_with(Some(self.next.clone()?)))
     }
 
     /// Handles that the state of an epoch is stored: its map takes effect. Returns false if the
     /// epoch is not the awaited one.
-    pub fn written(&mut self, epoch: u64) -> bool {
+    pub fn on_stored(&mut self, epoch: u64) -> bool {
         let written = self.next.take_if(|next| next.epoch() == epoch);
         if let Some(map) = written {
             self.order.retain(|balancer| !map.has_balancer(*balancer));
@@ -782,7 +782,7 @@ impl Controller {
     }
 
     /// Returns and clears the last scaling decision.
-    pub fn take_scaled(&mut self) -> Option<ScalingDecision> {
+    pub fn take_scaling_decision(&mut self) -> Option<ScalingDecision> {
         self.fleet_size.decision.take()
     }
 }

@@ -4,10 +4,10 @@
 //! *cluster maps*, one per epoch, which contain the members and the owners of all buckets.
 //!
 //! A map takes effect once the controller has stored it, and is sent to no member before
-//! ([`Controller::to_write`], [`Controller::written`]). If the controller dies after storing it,
-//! its successor sends it. A controller without a store learns the last map from members that join
-//! again (`succession`). A controller that receives no heartbeat at all considers itself isolated
-//! and declares no member dead. Hosts and balancers continue without a controller.
+//! ([`Controller::pending_state`], [`Controller::on_stored`]). If the controller dies after storing
+//! it, its successor sends it. A controller without a store learns the last map from members that
+//! join again (`succession`). A controller that receives no heartbeat at all considers itself
+//! isolated and declares no member dead. Hosts and balancers continue without a controller.
 //!
 //! [`Controller`] decides; [`ControllerMachine`] handles the connections of the members around it.
 

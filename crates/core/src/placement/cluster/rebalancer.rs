@@ -43,7 +43,7 @@ const SMOOTHING: f32 = 0.5;
 /// Number of reports of each host that a decision needs.
 const REPORTS: u32 = 2;
 /// Age from which a load report is ignored.
-const STALE: Duration = Duration::from_secs(2);
+const MAX_REPORT_AGE: Duration = Duration::from_secs(2);
 /// Fraction of the spread at the last change above which that change has not helped.
 const HELPED: f32 = 0.9;
 /// Maximum number of changes that have not helped that count: the pause is at most 16 times as
@@ -137,7 +137,7 @@ impl Rebalancer {
 
     /// Adopts the points of a previous controller.
     pub(super) fn adopt(&mut self, points: Points) {
-        self.points = points.into_iter().map(|(host, points)| (host, clamped(points.into()))).collect();
+        self.points = points.into_iter().map(|(host, points)| (host, clamp_points(points.into()))).collect();
     }
 
     /// Returns the range of points that hosts may have.
@@ -155,14 +155,14 @@ impl Rebalancer {
         let sum: f32 = self.points.values().map(|points| f32::from(*points)).sum();
         let mean = if self.points.is_empty() { f32::from(ONE) } else { sum / self.points.len() as f32 };
         for host in hosts {
-            self.points.entry(*host).or_insert_with(|| quantised(mean));
+            self.points.entry(*host).or_insert_with(|| quantise(mean));
         }
         (self.last_spread, self.futile) = (None, 0);
         self.reset();
     }
 
     /// Stores the load report of a host.
-    pub fn reported(&mut self, host: HostId, cpu: f32, now: Instant) {
+    pub fn on_load_report(&mut self, host: HostId, cpu: f32, now: Instant) {
         // A host may send anything.
         if !cpu.is_finite() {
             return;
@@ -191,7 +191,7 @@ impl Rebalancer {
         let Some(Imbalance { loads, mean, spread }) = self.due(hosts, now) else { return false };
         let before = owners(&self.points);
         let candidates = GAINS.iter().filter_map(|gain| {
-            let mut next = self.balanced(&loads, mean, gain / (1 << self.futile) as f32);
+            let mut next = self.next_points(&loads, mean, gain / (1 << self.futile) as f32);
             let bare: Vec<HostId> = without_buckets(&before, &owners(&next)).collect();
             next.extend(bare.iter().map(|host| (*host, self.points[host])));
             let after = owners(&next);
@@ -209,7 +209,7 @@ impl Rebalancer {
     /// Returns the loads of the hosts if they require a change now. A host without recent reports
     /// prevents it.
     fn due(&mut self, hosts: &BTreeSet<HostId>, now: Instant) -> Option<Imbalance> {
-        let recent = |load: &&Load| load.reports >= REPORTS && now.since(load.at) < STALE;
+        let recent = |load: &&Load| load.reports >= REPORTS && now.since(load.at) < MAX_REPORT_AGE;
         let load = |host: &HostId| Some((*host, self.loads.get(host).filter(recent)?.cpu));
         let loads: Option<Vec<(HostId, f32)>> = hosts.iter().map(load).collect();
         let Some(loads) = loads.filter(|loads| loads.len() > 1) else {
@@ -244,7 +244,7 @@ impl Rebalancer {
     }
 
     /// Returns the points of hosts with these loads after one step.
-    fn balanced(&self, loads: &[(HostId, f32)], mean: f32, gain: f32) -> Points {
+    fn next_points(&self, loads: &[(HostId, f32)], mean: f32, gain: f32) -> Points {
         let points = |host: &HostId| f32::from(self.points.get(host).copied().unwrap_or(ONE));
         let step = |(host, cpu): &(HostId, f32)| {
             let factor = (mean / cpu).powf(gain).clamp(MOST_STEP.recip(), MOST_STEP);
@@ -258,7 +258,7 @@ impl Rebalancer {
         let changed = wanted.iter().map(|(host, wanted)| (host, wanted * scale));
         let changed = changed.filter(|(host, wanted)| !is_small(host, *wanted));
         let mut next = self.points.clone();
-        next.extend(changed.map(|(host, wanted)| (*host, quantised(wanted))));
+        next.extend(changed.map(|(host, wanted)| (*host, quantise(wanted))));
         next
     }
 
@@ -297,12 +297,12 @@ fn spread(loads: impl IntoIterator<Item = f32> + Clone) -> f32 {
 }
 
 /// Returns the nearest permitted number of points.
-fn quantised(points: f32) -> u16 {
+fn quantise(points: f32) -> u16 {
     let quantum = f32::from(QUANTUM);
-    clamped((points / quantum).round() * quantum)
+    clamp_points((points / quantum).round() * quantum)
 }
 
-fn clamped(points: f32) -> u16 {
+fn clamp_points(points: f32) -> u16 {
     points.clamp((*POINTS.start()).into(), (*POINTS.end()).into()) as u16
 }
 
@@ -383,7 +383,7 @@ mod tests {
                 self.now = self.now + REPORT;
                 for (host, cpu) in self.hosts.iter().zip(&cpu) {
                     let noise = self.noise * (2.0 * random(u64::from(host.0), self.now.0) - 1.0);
-                    self.rebalancer.reported(*host, cpu * (1.0 + noise), self.now);
+                    self.rebalancer.on_load_report(*host, cpu * (1.0 + noise), self.now);
                 }
                 let before = self.rebalancer.points().clone();
                 if self.rebalancer.rebalance(&self.hosts, self.now, owners) {
@@ -463,7 +463,7 @@ mod tests {
                 for (host, cpu) in world.hosts.clone().into_iter().zip(loads) {
                     // Every second report is 10% higher, of one host after the other.
                     let noise = if n % 8 == u64::from(host.0) * 2 { 1.1 } else { 1.0 };
-                    world.rebalancer.reported(host, cpu * noise, world.now);
+                    world.rebalancer.on_load_report(host, cpu * noise, world.now);
                 }
                 assert!(!world.rebalancer.rebalance(&world.hosts, world.now, owners), "{loads:?}");
             }
@@ -481,7 +481,7 @@ mod tests {
             let peak = if n % 20 < 5 || n > 100 { 0.9 } else { 0.5 };
             for (host, cpu) in hosts.iter().zip([peak, 0.5, if n > 150 { f32::NAN } else { 0.5 }]) {
                 if n <= 100 || host.0 != 2 || cpu.is_nan() {
-                    world.rebalancer.reported(*host, cpu, world.now);
+                    world.rebalancer.on_load_report(*host, cpu, world.now);
                 }
             }
             if n == 100 {
@@ -510,7 +510,7 @@ mod tests {
                 for host in world.hosts.clone() {
                     let cpu = random(seed, turn * 100 + u64::from(host.0) + 7);
                     for n in 0..12 {
-                        world.rebalancer.reported(
+                        world.rebalancer.on_load_report(
                             host,
                             if cpu < 0.2 { 0.0 } else { cpu },
                             world.now + Duration(REPORT.0 * n),
@@ -539,7 +539,7 @@ mod tests {
             [vec![HostId(1); BUCKETS - 1], vec![rest]].concat()
         };
         for now in (0..60).map(|n| Instant(n * REPORT.0)) {
-            [0.9, 0.5].iter().zip(0..).for_each(|(cpu, host)| world.rebalancer.reported(HostId(host), *cpu, now));
+            [0.9, 0.5].iter().zip(0..).for_each(|(cpu, host)| world.rebalancer.on_load_report(HostId(host), *cpu, now));
             world.rebalancer.rebalance(&hosts, now, lower);
             assert!(world.rebalancer.points()[&HostId(0)] >= ONE);
         }

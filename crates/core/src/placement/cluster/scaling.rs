@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use vireo_types::{Duration, Instant};
 
 /// Age from which a load report is ignored.
-const STALE: Duration = Duration::from_secs(2);
+const MAX_REPORT_AGE: Duration = Duration::from_secs(2);
 /// Factor by which removing a host takes longer than adding one: a missing host costs latency, an
 /// excess one does not.
 const HESITATION: u64 = 3;
@@ -81,7 +81,7 @@ impl Scaler {
     }
 
     /// Stores the load report of a host.
-    pub(super) fn reported(&mut self, host: HostId, load: HostUtilisation, now: Instant) {
+    pub(super) fn on_load_report(&mut self, host: HostId, load: HostUtilisation, now: Instant) {
         self.loads.insert(host, (load, now));
     }
 
@@ -110,13 +110,14 @@ impl Scaler {
     /// Decides on a change. Hosts without a recent report do not count, and no host is removed
     /// while there are any.
     pub(super) fn decide(&mut self, working: &[HostId], now: Instant) -> Option<ScalingDecision> {
-        let fresh =
-            |host: &HostId| self.loads.get(host).filter(|(_, at)| now.since(*at) < STALE).map(|(load, _)| *load);
+        let fresh = |host: &HostId| {
+            self.loads.get(host).filter(|(_, at)| now.since(*at) < MAX_REPORT_AGE).map(|(load, _)| *load)
+        };
         let known: Vec<(HostId, HostUtilisation)> =
             working.iter().filter_map(|host| Some((*host, fresh(host)?))).collect();
         let sum: f32 = known.iter().map(|(_, load)| load.cpu).sum();
         // If one host were in time, the balancers would select it.
-        let violated = self.violated.is_some_and(|at| now.since(at) < STALE);
+        let violated = self.violated.is_some_and(|at| now.since(at) < MAX_REPORT_AGE);
         let late = violated || known.iter().all(|(_, load)| load.late);
         let rate: f32 = known.iter().map(|(_, load)| load.rate).sum();
         let each = rate / known.len().max(1) as f32;
@@ -169,7 +170,7 @@ mod tests {
         (0..seconds * 5).find_map(|n| {
             let now = Instant(1_000_000 + n * 200_000);
             for (host, (cpu, late)) in hosts.iter().zip(loads) {
-                scaler.reported(*host, HostUtilisation { cpu: *cpu, late: *late, rate: 1000.0 * cpu }, now);
+                scaler.on_load_report(*host, HostUtilisation { cpu: *cpu, late: *late, rate: 1000.0 * cpu }, now);
             }
             Some((scaler.decide(&hosts, now)?, n * 200))
         })
@@ -203,7 +204,7 @@ mod tests {
             (0..100).find_map(|n| {
                 let now = Instant(begins * 1_000_000 + n * 200_000);
                 let each = |(host, rate): (&HostId, &f32)| {
-                    scaler.reported(*host, HostUtilisation { cpu: 0.9, late, rate: *rate }, now)
+                    scaler.on_load_report(*host, HostUtilisation { cpu: 0.9, late, rate: *rate }, now)
                 };
                 hosts.iter().zip(rates).for_each(each);
                 scaler.decide(&hosts, now)
@@ -233,9 +234,9 @@ mod tests {
             let now = Instant(1_000_000 + n * 200_000);
             // Every fifth report has a lower load.
             let cpu = if n % 5 == 4 { 0.5 } else { 0.9 };
-            hosts
-                .iter()
-                .for_each(|host| scaler.reported(*host, HostUtilisation { cpu, late: false, rate: 1000.0 * cpu }, now));
+            hosts.iter().for_each(|host| {
+                scaler.on_load_report(*host, HostUtilisation { cpu, late: false, rate: 1000.0 * cpu }, now)
+            });
             assert_eq!(scaler.decide(&hosts, now), None);
         }
     }
@@ -244,10 +245,10 @@ mod tests {
     fn scale_in_waits_for_silent_host() {
         let mut scaler = Scaler::new(SETTINGS);
         let hosts = [0, 1, 2].map(HostId);
-        scaler.reported(HostId(2), HostUtilisation::default(), Instant(0));
+        scaler.on_load_report(HostId(2), HostUtilisation::default(), Instant(0));
         for n in 20..100 {
             let now = Instant(n * 200_000);
-            hosts[..2].iter().for_each(|host| scaler.reported(*host, HostUtilisation::default(), now));
+            hosts[..2].iter().for_each(|host| scaler.on_load_report(*host, HostUtilisation::default(), now));
             assert_eq!(scaler.decide(&hosts, now), None);
         }
         scaler.forget(HostId(2));

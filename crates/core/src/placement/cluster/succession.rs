@@ -10,7 +10,7 @@ use crate::placement::balance::map::BucketMap;
 use vireo_types::{Duration, Instant};
 
 /// Factor on the reconnect timeout: maximum wait for most hosts.
-const MOST_WITHIN: u64 = 5;
+const MOST_HOSTS_WAIT_FACTOR: u64 = 5;
 /// Number of epochs skipped after a controller whose last map is unknown: far more than it can have
 /// made meanwhile.
 const LEFT_OUT: u64 = 1 << 10;
@@ -26,8 +26,8 @@ pub(super) struct Succession {
 
 impl Succession {
     /// Handles that a map was adopted from a member, the first one or a newer one.
-    pub(super) fn learned(&mut self, now: Instant, reconnect_timeout: Duration) {
-        self.deadline.get_or_insert(now + Duration(reconnect_timeout.0 * MOST_WITHIN));
+    pub(super) fn on_map_adopted(&mut self, now: Instant, reconnect_timeout: Duration) {
+        self.deadline.get_or_insert(now + Duration(reconnect_timeout.0 * MOST_HOSTS_WAIT_FACTOR));
         self.leaps = true;
     }
 

@@ -72,13 +72,13 @@ impl Bench {
 
     fn host(&mut self, n: u16) -> HostId {
         let id = self.controller.join_host(address(n), None, self.now).unwrap();
-        self.controller.ready(Member::Host(id), self.now);
+        self.controller.on_ready(Member::Host(id), self.now);
         id
     }
 
     fn balancer(&mut self, n: u16) -> BalancerId {
         let id = self.controller.join_balancer(address(n), None, self.now).unwrap();
-        self.controller.ready(Member::Balancer(id), self.now);
+        self.controller.on_ready(Member::Balancer(id), self.now);
         id
     }
 
@@ -106,8 +106,8 @@ impl Bench {
     }
 
     fn write(&mut self) {
-        if let Some(record) = self.controller.to_write() {
-            assert!(self.controller.written(record.map.unwrap().epoch()));
+        if let Some(record) = self.controller.pending_state() {
+            assert!(self.controller.on_stored(record.map.unwrap().epoch()));
         }
     }
 
@@ -128,7 +128,7 @@ impl Bench {
 
     fn caught_up(&mut self) {
         let (epoch, pairs) = (self.epoch(), self.pairs());
-        pairs.into_iter().for_each(|(owner, replica)| self.controller.caught_up(owner, epoch, replica));
+        pairs.into_iter().for_each(|(owner, replica)| self.controller.on_caught_up(owner, epoch, replica));
         self.pass(50);
     }
 
@@ -175,7 +175,7 @@ fn first_map_waits_for_ready_hosts_and_balancer() {
     bench.silent.insert(host(1));
     bench.pass(1000);
     assert_eq!((first, second, bench.epoch()), (HostId(0), HostId(1), 0), "one of two is ready");
-    bench.controller.ready(host(1), bench.now);
+    bench.controller.on_ready(host(1), bench.now);
     bench.silent.clear();
     bench.pass(100);
     assert_eq!((bench.epoch(), bench.hosts(), bench.map().holder()), (1, vec![0, 1], Some(BalancerId(0))));
@@ -358,7 +358,7 @@ fn stored_unsent_map_is_sent_by_successor() {
     let before = bench.controller.record();
     bench.controller.on_disconnect(host(2));
     bench.step();
-    let written = bench.controller.to_write().unwrap();
+    let written = bench.controller.pending_state().unwrap();
     assert_eq!(bench.epoch(), 1, "not written: it holds for nobody");
     // The controller dies here. Its successor restores the stored map, and members rejoin with the
     // previous one.
@@ -382,7 +382,7 @@ fn unstored_map_is_dropped_by_successor() {
     let kept = bench.controller.record();
     bench.controller.on_disconnect(host(2));
     bench.step();
-    assert!(bench.controller.to_write().is_some());
+    assert!(bench.controller.pending_state().is_some());
     let mut next = Bench::from_controller(Controller::restore(settings(3), kept.clone(), bench.now), bench.now);
     for n in 0..2 {
         let past = Some(RejoinInfo { id: HostId(n), record: kept.clone() });
@@ -450,7 +450,7 @@ fn joined_host_without_ran_nodes_gets_no_buckets() {
     bench.pass(100);
     for _ in 0..4 {
         let (epoch, pairs) = (bench.epoch(), bench.map().buckets.replication_pairs());
-        pairs.into_iter().for_each(|(owner, replica)| bench.controller.caught_up(owner, epoch, replica));
+        pairs.into_iter().for_each(|(owner, replica)| bench.controller.on_caught_up(owner, epoch, replica));
         bench.pass(50);
     }
     assert_eq!((bench.owned(2), bench.controller.is_settled()), (0, false));
@@ -478,7 +478,7 @@ fn buckets_go_from_living_hosts_a_part_at_a_time() {
                 bench.pass(200);
                 assert_eq!(bench.epoch(), epoch, "the next ones wait until all are where they were to go");
             }
-            bench.controller.caught_up(owner, epoch, replica);
+            bench.controller.on_caught_up(owner, epoch, replica);
         }
         bench.pass(50);
         let owners = (0..Bucket::COUNT).map(|bucket| bench.map().buckets.owners(Bucket::new(bucket)));
@@ -511,14 +511,14 @@ fn idle_hosts_replace_dead_ones_and_scale() {
     let load = |bench: &mut Bench, cpu: f32, millis: u64| {
         for _ in 0..millis / 50 {
             for n in 0..5 {
-                bench.controller.reported(
+                bench.controller.on_load_report(
                     HostId(n),
                     HostUtilisation { cpu, late: false, rate: 1000.0 * cpu },
                     bench.now,
                 );
             }
             let (epoch, pairs) = (bench.epoch(), bench.pairs());
-            pairs.into_iter().for_each(|(owner, replica)| bench.controller.caught_up(owner, epoch, replica));
+            pairs.into_iter().for_each(|(owner, replica)| bench.controller.on_caught_up(owner, epoch, replica));
             bench.pass(50);
         }
     };
@@ -620,13 +620,13 @@ impl World {
                 Ok(id) => assert_eq!(id.0, *n),
                 Err(_) => gone.push(*n),
             }
-            leader.ready(host(*n), now);
+            leader.on_ready(host(*n), now);
         }
         gone.into_iter().for_each(|n| drop(self.hosts.remove(&n)));
         if self.hosts.len() < 4
             && let Ok(id) = leader.join_host(address(0), None, now)
         {
-            leader.ready(Member::Host(id), now);
+            leader.on_ready(Member::Host(id), now);
             // The join reply contains the map.
             self.hosts.insert(id.0, Some(leader.record()));
         }
@@ -634,7 +634,7 @@ impl World {
             let past = state.clone().map(|record| RejoinInfo { id: BalancerId(*n), record });
             let joined = leader.join_balancer(address(100), past, now);
             assert_eq!(joined, Ok(BalancerId(*n)), "seed {}", self.seed);
-            leader.ready(balancer(*n), now);
+            leader.on_ready(balancer(*n), now);
         }
         if self.balancers.len() < 2 {
             let id = leader.join_balancer(address(100), None, now).unwrap();
@@ -647,7 +647,7 @@ impl World {
         for at in (0..self.leaders.len()).rev() {
             let leader = &mut self.leaders[at];
             leader.check_liveness(self.now);
-            if let Some(record) = leader.to_write() {
+            if let Some(record) = leader.pending_state() {
                 let map = record.map.clone().unwrap();
                 // The store accepts writes of the leader only.
                 if at == 0 {
@@ -658,7 +658,7 @@ impl World {
                         self.leaders[0] = Controller::restore(settings(3), self.store.clone(), self.now);
                         continue;
                     }
-                    self.leaders[0].written(map.epoch());
+                    self.leaders[0].on_stored(map.epoch());
                 }
             }
             let Some(map) = self.leaders[at].map().cloned() else { continue };

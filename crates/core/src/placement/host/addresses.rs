@@ -182,7 +182,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
         let Some(owner) = &mut self.owner else { return };
-        let Some(epoch) = owner.settled() else { return };
+        let Some(epoch) = owner.settled_epoch() else { return };
         for to in self.addresses.audit.answers(epoch) {
             answer(owner, (to, epoch), io.borrowed_addresses(partition_of(to, self.addresses.partitions)), io);
         }
@@ -210,7 +210,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
         let (Some(owner), LentAddresses { partitions, joined, .. }) = (&self.owner, &self.addresses) else { return };
-        let Some(epoch) = owner.settled() else { return };
+        let Some(epoch) = owner.settled_epoch() else { return };
         let assigned = 0..(*partitions).min(*joined);
         let is_former = |partition: &u16| self.addresses.host_of(*partition, owner.hosts()).is_none();
         let former: Vec<u16> = assigned.filter(is_former).collect();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vireo_types::Instant;
 
 /// Barriers by number, each with the balancers that have not answered.
-type Waits = BTreeMap<u64, BTreeSet<BalancerId>>;
+type PendingBarriers = BTreeMap<u64, BTreeSet<BalancerId>>;
 
 /// Answer of all balancers to a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +21,9 @@ pub struct BarrierReply {
 #[derive(Debug, Default)]
 pub struct Barriers {
     /// Barriers to the balancers that were connected. They complete in order.
-    connected: Waits,
+    connected: PendingBarriers,
     /// Barriers to all balancers of the map. One without a connection gets them when it connects.
-    introductions: Waits,
+    introductions: PendingBarriers,
     /// Time of the last message that was or may have been lost because a balancer was unavailable.
     broken_at: Option<Instant>,
 }

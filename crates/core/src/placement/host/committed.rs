@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use vireo_types::{Duration, Instant, Ltmsi};
 
 /// Time for which inputs are stored: longer than balancers redeliver them.
-const REMEMBERED: Duration = Duration::from_secs(10);
+const RETENTION: Duration = Duration::from_secs(10);
 
 /// Host that executed an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,10 +84,10 @@ impl CommittedInputs {
 
     /// Drops inputs that are not redelivered any more.
     pub(super) fn forget(&mut self, now: Instant) {
-        while let Some((_, number)) = self.order.pop_front_if(|(at, _)| now.since(*at) > REMEMBERED) {
+        while let Some((_, number)) = self.order.pop_front_if(|(at, _)| now.since(*at) > RETENTION) {
             self.numbers.remove(&number);
         }
-        while let Some((_, ltmsi)) = self.by_ue_order.pop_front_if(|(at, _)| now.since(*at) > REMEMBERED) {
+        while let Some((_, ltmsi)) = self.by_ue_order.pop_front_if(|(at, _)| now.since(*at) > RETENTION) {
             let Some(inputs) = self.by_ue.get_mut(&ltmsi) else { continue };
             inputs.pop_front();
             if inputs.is_empty() {

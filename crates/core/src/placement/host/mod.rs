@@ -44,6 +44,6 @@ pub use machine::{HostLimits, HostMachine, Input};
 pub use pending_pfcp::{PendingPfcp, PfcpRequest};
 pub use replica_side::{AckSchedule, AddressAuditMessage, Received, receive};
 pub use routing::{InputTarget, NamedUe, named_ue};
-pub use served::{SERVED, ServedInput};
-pub use serving::ProposalVerdict;
+pub use served::{MAX_SERVED_UES, ServedInput};
+pub use serving::ProposalDecision;
 pub use unacked::UnackedQueue;

@@ -1,14 +1,14 @@
 //! UEs of other hosts whose procedures a host serves.
 
-use crate::placement::message::SERVED_WITHIN;
+use crate::placement::message::SERVING_TIMEOUT;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use vireo_types::{Instant, Ltmsi};
 
 /// Maximum number of inputs of a UE that wait for the answer to a proposal.
-pub(super) const WAITING: usize = 16;
+pub(super) const MAX_WAITING_INPUTS: usize = 16;
 /// Maximum number of UEs that a host serves at a time. Owners serve the others.
-pub const SERVED: usize = 2048;
+pub const MAX_SERVED_UES: usize = 2048;
 
 /// Input for a UE whose procedure this host serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(super) struct ServedUes<I> {
 impl<I> ServedUes<I> {
     /// Forgets returned UEs whose inputs all go to the owner by now.
     pub(super) fn forget_returned(&mut self, now: Instant) {
-        self.returned.retain(|_, since| now.since(*since.get_or_insert(now)) < SERVED_WITHIN);
+        self.returned.retain(|_, since| now.since(*since.get_or_insert(now)) < SERVING_TIMEOUT);
     }
 }
 

@@ -8,7 +8,7 @@
 use super::committed::ExecutedBy;
 use super::io::{HostIo, StepOutbox, StoredUe};
 use super::machine::HostMachine;
-use super::served::{SERVED, ServedInput, ServedUe, WAITING};
+use super::served::{MAX_SERVED_UES, MAX_WAITING_INPUTS, ServedInput, ServedUe};
 use crate::placement::balance::HostId;
 use crate::placement::message::{HostNotice, ToReplica};
 use crate::placement::replica::{BucketOwner, Proposal, ProposalAnswer, ProposalResult, SlotKey};
@@ -28,9 +28,9 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         let Some(ltmsi) = ltmsi.filter(may_serve) else {
             return io.send(HostNotice::ReturnServedInput { number }.into());
         };
-        let has_room = self.served.ues.len() < SERVED;
+        let has_room = self.served.ues.len() < MAX_SERVED_UES;
         match self.served.ues.get_mut(&ltmsi) {
-            Some(ue) if ue.waiting.len() < WAITING => ue.waiting.push_back((number, input)),
+            Some(ue) if ue.waiting.len() < MAX_WAITING_INPUTS => ue.waiting.push_back((number, input)),
             None if has_room && io.is_servable(ltmsi) => {
                 self.served
                     .ues
@@ -137,9 +137,9 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         ended.into_iter().for_each(|(ltmsi, number)| self.return_served(ltmsi, number, io));
     }
 
-    /// Decides about a proposal of a replica. The caller commits it if the verdict says so, with
-    /// the proposer in [`Commit::proposer`](crate::placement::replica::Commit::proposer), and then
-    /// calls [`HostMachine::answer_proposal`], unless the proposal was answered before.
+    /// Decides about a proposal of a replica. The caller commits it if the decision is to commit,
+    /// with the proposer in [`Commit::proposer`](crate::placement::replica::Commit::proposer), and
+    /// then calls [`HostMachine::answer_proposal`], unless the proposal was answered before.
     ///
     /// A proposal is committed only if it is of the same epoch, the proposer is a replica of the
     /// UE, the UE is at rest in the state before the step, no step of this host is in progress for
@@ -147,14 +147,14 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     /// balancer reports a new association on each connection, so that the report can arrive after
     /// the proposal. Effects would then leave by an association that no copy names, and the next
     /// owner would send them again by another one.
-    pub fn judge_proposal<O>(&self, from: HostId, proposal: &Proposal, io: &O) -> ProposalVerdict<S>
+    pub fn check_proposal<O>(&self, from: HostId, proposal: &Proposal, io: &O) -> ProposalDecision<S>
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
-        let Some(owner) = &self.owner else { return ProposalVerdict::Refuse };
+        let Some(owner) = &self.owner else { return ProposalDecision::Refuse };
         match self.committed.get(proposal.input) {
-            Some(ExecutedBy::ServingHost | ExecutedBy::NoHost) => return ProposalVerdict::Repeat,
-            Some(ExecutedBy::Owner | ExecutedBy::ThisHost) => return ProposalVerdict::Refuse,
+            Some(ExecutedBy::ServingHost | ExecutedBy::NoHost) => return ProposalDecision::Repeat,
+            Some(ExecutedBy::Owner | ExecutedBy::ThisHost) => return ProposalDecision::Refuse,
             None => {}
         }
         let bucket = proposal.ltmsi.bucket();
@@ -164,12 +164,12 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             && owner.keeps_copies(from, bucket);
         let slot = io.slot_of(proposal.ltmsi).filter(|slot| is_current && io.is_idle(*slot));
         let Some(slot) = slot.filter(|slot| io.ltmsi_of(*slot) == Some(proposal.ltmsi)) else {
-            return ProposalVerdict::Refuse;
+            return ProposalDecision::Refuse;
         };
         let is_base = |ue: &StoredUe| ue.ltmsi == proposal.ltmsi && proposal.is_based_on(&ue.context);
-        let Some(ue) = io.read(slot).filter(is_base) else { return ProposalVerdict::Refuse };
+        let Some(ue) = io.read(slot).filter(is_base) else { return ProposalDecision::Refuse };
         if proposal.associations.into_iter().flatten().any(|(node, by)| !io.knows_association(node, by)) {
-            return ProposalVerdict::Refuse;
+            return ProposalDecision::Refuse;
         }
         let outbox = O::Outbox::decode(&proposal.outbox);
         let is_free = |effect: &Effect| match effect {
@@ -177,8 +177,8 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
             effect => effect.may_be_proposed(),
         };
         match outbox.is_some_and(|outbox| outbox.effects().iter().all(is_free)) {
-            true => ProposalVerdict::Commit { slot, before: ue.context },
-            false => ProposalVerdict::Refuse,
+            true => ProposalDecision::Commit { slot, before: ue.context },
+            false => ProposalDecision::Refuse,
         }
     }
 
@@ -199,7 +199,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
 
 /// Decision about a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProposalVerdict<S> {
+pub enum ProposalDecision<S> {
     /// The proposal is committed on the stored context `before`.
     Commit {
         slot: S,

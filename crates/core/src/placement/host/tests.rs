@@ -249,7 +249,7 @@ impl HostIo for Io {
     }
 
     fn handed_off(&mut self) -> TakeoverSet {
-        self.store.take_handed()
+        self.store.take_handed_off()
     }
 
     fn store_own_entries(&mut self, ues: &[(Ltmsi, Vec<u8>)]) {

@@ -96,7 +96,7 @@ impl PeerEvent {
 
 /// Time within which an input is done at a serving host. The balancer then gives it to the owner,
 /// with all later ones of its procedure.
-pub const SERVED_WITHIN: Duration = Duration::from_millis(50);
+pub const SERVING_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Role of the host that receives an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,6 +11,6 @@ mod replica;
 
 pub use balancer::{AssociationOwner, BalancerNotice, PoolLoad, ToBalancer, ToHost};
 pub use controller::{BalancerAssignment, ToController, ToMember, Welcome};
-pub use event::{Envelope, PeerEvent, Receiver, SERVED_WITHIN};
+pub use event::{Envelope, PeerEvent, Receiver, SERVING_TIMEOUT};
 pub use output::{ClusterOutput, HostNotice, RanOutput};
 pub use replica::{ToOwner, ToReplica};

@@ -18,7 +18,7 @@ use crate::placement::replica::SlotKey;
 use vireo_types::{AssocId, Duration, Instant, RanNodeId};
 
 /// Time for the existing RAN node to answer a probe.
-const WITHIN: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval of the probes. Several are sent because a heartbeat may be lost.
 const PROBE_INTERVAL: Duration = Duration::from_millis(400);
 
@@ -64,7 +64,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         let waits = self.contests.iter().any(|contest| contest.assoc == assoc);
         let Some(node) = self.find_for(assoc, id).filter(|_| !waits) else { return };
         out.push(NodeOutput::Event(NodeEvent::SetupDeferred { assoc, peer: self.peer(assoc), id }));
-        let (next, deadline) = (now + PROBE_INTERVAL, now + WITHIN);
+        let (next, deadline) = (now + PROBE_INTERVAL, now + ANSWER_TIMEOUT);
         self.contests.push(Contest { assoc, id, pdu: pdu.to_vec(), node, next, deadline });
         self.probe(node, out);
     }

@@ -78,7 +78,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         let bound = self.node_of(assoc);
         // The first message of a further association names its RAN node.
         let dialect = assoc.dialect();
-        let named = if bound.is_none() && dialect == Dialect::Nr { ran::named(pdu) } else { None };
+        let named = if bound.is_none() && dialect == Dialect::Nr { ran::claimed_node(pdu) } else { None };
         let node = bound.or_else(|| self.find(named?));
         if let (Some(id), None) = (named, node) {
             self.claim(assoc, id);

@@ -507,7 +507,7 @@ impl<U: SlotKey> RanNodeTable<U> {
     }
 
     /// Updates the UEs of RAN nodes. A UE has two connections during a handover.
-    pub fn moved(&mut self, slot: U, old: [Option<AssocId>; 2], new: [Option<AssocId>; 2]) {
+    pub fn update_connections(&mut self, slot: U, old: [Option<AssocId>; 2], new: [Option<AssocId>; 2]) {
         if old == new {
             return;
         }

@@ -35,7 +35,7 @@ fn nodes(ues: &[u32]) -> Table {
     }
     assert!(nodes.begin(AssocId(1), record(7)).is_empty());
     for ue in ues {
-        nodes.moved(*ue, [None; 2], [Some(AssocId(1)), None]);
+        nodes.update_connections(*ue, [None; 2], [Some(AssocId(1)), None]);
     }
     nodes
 }
@@ -185,7 +185,7 @@ fn reported_node_keeps_lifetime_at_ng_setup() {
     assert!(!nodes.bind_reported(AssocId(3), AssocId(9), record(8)));
     assert!(!nodes.bind_reported(AssocId(5), AssocId(9), record(8)), "it is not up");
     assert_eq!([2, 3].map(|assoc| nodes.node_of(AssocId(assoc))), [Some(AssocId(9)); 2]);
-    nodes.moved(ues[0], [None; 2], [Some(AssocId(9)), None]);
+    nodes.update_connections(ues[0], [None; 2], [Some(AssocId(9)), None]);
     assert_eq!(nodes.association_to(AssocId(9), Some(ues[0])), Some(AssocId(2)));
     nodes.up(AssocId(9), SocketAddr::from(([10, 0, 0, 9], 38412)));
     assert!(nodes.begin(AssocId(9), record(8)).is_empty(), "the same life: nothing ends");
@@ -211,7 +211,7 @@ fn ng_setup_ends_every_earlier_life_of_the_node() {
     let ended = nodes.begin(AssocId(4), record(7));
     assert_eq!((ended[0].node, ended[0].remaining.as_slice()), (AssocId(3), &[AssocId(3)][..]));
     // NG Setup again on the same association: the number stays, the UEs do not.
-    nodes.moved(ues[0], [None; 2], [Some(AssocId(4)), None]);
+    nodes.update_connections(ues[0], [None; 2], [Some(AssocId(4)), None]);
     let ended = nodes.begin(AssocId(4), record(8));
     assert_eq!((ended[0].node, ended[0].ues.len(), ended[0].remaining.len()), (AssocId(4), 1, 0));
     assert!(nodes.ues(AssocId(4)).is_empty());
@@ -371,7 +371,7 @@ fn further_association_joins_its_node() {
     let [NodeOutput::Report(owner)] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!((owner.assoc, owner.node, owner.record.id), (AssocId(6), AssocId(5), record(7).id));
     assert_eq!([5, 6].map(|assoc| gnb.association_state(assoc - 5)), [NgState::Up; 2]);
-    table.moved(UES[0], [None; 2], [Some(AssocId(5)), None]);
+    table.update_connections(UES[0], [None; 2], [Some(AssocId(5)), None]);
     // The balancer of the first association is lost: the other one carries the node.
     assert!(table.on_balancer_unreachable([AssocId(5)], &[], true).iter().all(|of| matches!(of, NodeOutput::Event(_))));
     assert_eq!(table.alternative_to(AssocId(5), Some(UES[0])), Some(AssocId(6)));
@@ -394,7 +394,7 @@ fn restarted_node_aborts_associations_of_before() {
         gnb.set_up(4, &mut out).expect("NG Setup");
         let outputs = exchange(&mut table, &mut gnb, &out, |_| assoc);
         if assoc == 5 {
-            table.moved(UES[1], [None; 2], [Some(AssocId(5)), None]);
+            table.update_connections(UES[1], [None; 2], [Some(AssocId(5)), None]);
             continue;
         }
         let (node, ues) = (AssocId(5), vec![UES[1]]);
@@ -419,8 +419,8 @@ fn reset_ends_only_earlier_connections() {
     assert!(!nodes.begin_reset_of(node, input(1, 8), first) && nodes.begin_reset_of(node, input(1, 8), second));
     assert_eq!(nodes.begin_reset(node, input(2, 8)).len(), 2, "inputs of different balancers have no order");
     assert_eq!(nodes.begin_reset(node, 0).len(), 2, "no balancer numbers the reset");
-    nodes.moved(second, [Some(node), None], [None; 2]);
-    nodes.moved(second, [None; 2], [Some(node), None]);
+    nodes.update_connections(second, [Some(node), None], [None; 2]);
+    nodes.update_connections(second, [None; 2], [Some(node), None]);
     assert_eq!(nodes.begin_reset(node, input(1, 8)).len(), 2, "both are connected anew");
 }
 
@@ -436,7 +436,7 @@ fn enb_is_one_node_for_each_mme() {
         nodes.up(enb(balancer), SocketAddr::from(([10, 0, 0, 9], 36412)));
         assert_eq!(nodes.setup(enb(balancer), id.into()), Verdict::Granted);
         assert!(nodes.begin(enb(balancer), record.clone()).is_empty());
-        nodes.moved(u32::from(balancer), [None; 2], [Some(enb(balancer)), None]);
+        nodes.update_connections(u32::from(balancer), [None; 2], [Some(enb(balancer)), None]);
     }
     assert_eq!(crate::RanNodes::serving(&nodes, &[tai]), [enb(0)], "a UE is paged once in its cells");
     // Another S1 Setup with the same MME ends the first, as after a restart of the eNB.
@@ -444,7 +444,7 @@ fn enb_is_one_node_for_each_mme() {
     nodes.up(again, SocketAddr::from(([10, 0, 0, 9], 36412)));
     let ended = nodes.begin(again, record);
     assert_eq!(ended.iter().map(|ended| ended.node).collect::<Vec<_>>(), [enb(1)]);
-    nodes.moved(1, [None; 2], [Some(again), None]);
+    nodes.update_connections(1, [None; 2], [Some(again), None]);
     let unreachable = nodes.on_balancer_unreachable([again], &[], true);
     assert!(unreachable.iter().all(|output| !matches!(output, NodeOutput::Disconnect { .. })), "{unreachable:?}");
     assert_eq!((nodes.ues(again), nodes.alternative_to(again, Some(1))), (vec![1], None));
@@ -516,7 +516,7 @@ fn unreachable_association_is_not_resumed() {
     let outputs = nodes.up(node, peer);
     assert!(disconnects(&outputs), "{outputs:?}");
     assert!(nodes.begin(node, record(7)).is_empty());
-    nodes.moved(UES[0], [None; 2], [Some(node), None]);
+    nodes.update_connections(UES[0], [None; 2], [Some(node), None]);
     assert_eq!(nodes.on_associations_lost([node]), [], "that is about the earlier association");
     assert_eq!((nodes.ues(node), nodes.is_reachable(node)), (vec![UES[0]], true));
 }

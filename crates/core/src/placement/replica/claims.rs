@@ -32,9 +32,9 @@ use vireo_types::{Duration, Instant, Ltmsi, Supi};
 
 /// Minimum time for which a claim is known: longer than failure detection of a host or balancer
 /// plus takeover.
-const KNOWN: Duration = Duration::from_secs(10);
+const CLAIM_RETENTION: Duration = Duration::from_secs(10);
 /// Maximum number of known claims; beyond it the oldest are evicted.
-const MOST: usize = 1 << 18;
+const MAX_CLAIMS: usize = 1 << 18;
 
 /// Announcement that a subscriber has registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,7 +96,7 @@ impl Claims {
         Claims {
             last: FxHashMap::default(),
             order: VecDeque::new(),
-            known: Duration(registration_timeout.0.saturating_add(KNOWN.0)),
+            known: Duration(registration_timeout.0.saturating_add(CLAIM_RETENTION.0)),
             early: 0,
         }
     }
@@ -105,7 +105,7 @@ impl Claims {
         self.last.insert(supi, KnownClaim { ue, at, own, received_at: now });
         self.order.push_back((now, supi));
         while let Some((received_at, supi)) = self.order.front().copied()
-            && (now.since(received_at) > self.known || self.order.len() > MOST)
+            && (now.since(received_at) > self.known || self.order.len() > MAX_CLAIMS)
         {
             self.order.pop_front();
             // A claim that arrived again has a later entry.
@@ -200,7 +200,8 @@ impl Claims {
 
     /// Returns the recent claims of this host, which may have been lost with a balancer.
     pub fn own_claims(&self, now: Instant) -> impl Iterator<Item = Claim> {
-        let own = self.last.iter().filter(move |(_, known)| known.own && now.since(known.received_at) <= KNOWN);
+        let own =
+            self.last.iter().filter(move |(_, known)| known.own && now.since(known.received_at) <= CLAIM_RETENTION);
         own.map(|(supi, known)| Claim { supi: *supi, ue: known.ue, at: known.at })
     }
 }

@@ -14,7 +14,7 @@ use vireo_types::{Duration, Instant};
 /// never acknowledged. Much longer than failure detection takes.
 const RETENTION: Duration = Duration::from_secs(5);
 /// Maximum number of inputs kept; beyond it the oldest are dropped.
-const MOST: usize = 1 << 20;
+const MAX_INPUTS: usize = 1 << 20;
 
 /// Share of an input in the load of its host: index of the pool that handles it, and its service
 /// time.
@@ -52,7 +52,7 @@ impl<I> InflightInputs<I> {
         self.inputs.insert(number, SentInput { at: now, input, share });
         // Two at a time, so that the queue shrinks while there are inputs to drop.
         for _ in 0..2 {
-            let over = self.inputs.len() > MOST;
+            let over = self.inputs.len() > MAX_INPUTS;
             match self.inputs.first_entry() {
                 Some(oldest) if over || now.since(oldest.get().at) > RETENTION => {
                     self.ended.extend(oldest.remove().share);
@@ -64,11 +64,11 @@ impl<I> InflightInputs<I> {
 
     /// Removes an input that the host has acknowledged.
     pub fn acknowledge(&mut self, number: u64) {
-        self.returned(number);
+        self.take_returned(number);
     }
 
     /// Removes and returns an input that the host has returned.
-    pub fn returned(&mut self, number: u64) -> Option<I> {
+    pub fn take_returned(&mut self, number: u64) -> Option<I> {
         let sent = self.inputs.remove(&number)?;
         self.ended.extend(sent.share);
         Some(sent.input)
@@ -88,7 +88,7 @@ impl<I> InflightInputs<I> {
     }
 
     /// Drains the load shares of inputs that have ended since the last call.
-    pub fn ended(&mut self) -> impl Iterator<Item = LoadShare> {
+    pub fn take_ended_shares(&mut self) -> impl Iterator<Item = LoadShare> {
         self.ended.drain(..)
     }
 
@@ -109,7 +109,7 @@ impl RecentEffects {
         if key != 0 {
             self.0.push_back((now, key));
         }
-        while self.0.front().is_some_and(|(at, _)| now.since(*at) > RETENTION) || self.0.len() > MOST {
+        while self.0.front().is_some_and(|(at, _)| now.since(*at) > RETENTION) || self.0.len() > MAX_INPUTS {
             self.0.pop_front();
         }
     }
@@ -148,7 +148,7 @@ impl EffectDedup {
         match self.senders.get(&key) {
             Some(sender) => *sender != from,
             None => {
-                if self.senders.len() < MOST {
+                if self.senders.len() < MAX_INPUTS {
                     self.senders.insert(key, from);
                 }
                 false
@@ -178,10 +178,14 @@ mod tests {
         inputs.acknowledge(7);
         inputs.acknowledge(8);
         inputs.add(10, (), None, Instant(6 * second));
-        assert!(inputs.returned(10).is_some() && inputs.returned(10).is_none());
-        assert_eq!(inputs.ended().map(|(pool, _)| pool).collect::<Vec<_>>(), [7]);
+        assert!(inputs.take_returned(10).is_some() && inputs.take_returned(10).is_none());
+        assert_eq!(inputs.take_ended_shares().map(|(pool, _)| pool).collect::<Vec<_>>(), [7]);
         inputs.add(11, (), None, Instant(6 * second + 1));
-        assert_eq!(inputs.ended().map(|(pool, _)| pool).collect::<Vec<_>>(), [3], "of which no host has spoken");
+        assert_eq!(
+            inputs.take_ended_shares().map(|(pool, _)| pool).collect::<Vec<_>>(),
+            [3],
+            "of which no host has spoken"
+        );
         let numbers: Vec<u64> = inputs.into_unfinished(Instant(7 * second)).into_iter().map(|(n, _)| n).collect();
         assert_eq!(numbers, [3, 9, 11]);
     }

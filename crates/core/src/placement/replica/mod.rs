@@ -56,7 +56,7 @@ pub use migration::{BarrierResult, InputDisposition, MigratedBuckets};
 pub use owner::{BucketOwner, Commit, ReplicaAcks, ResentCommit, SlotKey};
 pub use owner_state::Origin;
 pub use proposal::{Proposal, ProposalAnswer, ProposalResult, ServedStep};
-pub use reconcile::NAMED;
+pub use reconcile::MAX_NAMED_UES;
 pub use store::{ApplyResult, Fenced, MAX_SILENCE, ReplicaStore, TakeoverSet};
 
 pub use crate::amf::context::{SKIPPED_STEPS, skip};

@@ -159,7 +159,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     }
 
     /// Returns the epoch, if no bucket migrates to this host or from it.
-    pub fn settled(&self) -> Option<u64> {
+    pub fn settled_epoch(&self) -> Option<u64> {
         let settled = self.incoming_buckets.is_empty() && self.outgoing.is_none();
         self.map.as_ref().filter(|_| settled).map(BucketMap::epoch)
     }

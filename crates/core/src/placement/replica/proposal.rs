@@ -139,7 +139,7 @@ pub enum ProposalResult {
 
 /// A proposal that is not answered.
 #[derive(Debug)]
-struct Unanswered {
+struct UnansweredProposal {
     owner: HostId,
     at: Instant,
     proposal: Proposal,
@@ -148,7 +148,7 @@ struct Unanswered {
 /// Proposals of this host, by UE. Each UE has at most one unanswered.
 #[derive(Debug, Default)]
 pub(super) struct Proposals {
-    unanswered: FxHashMap<Ltmsi, Unanswered>,
+    unanswered: FxHashMap<Ltmsi, UnansweredProposal>,
     answers: Vec<ProposalAnswer>,
 }
 
@@ -180,7 +180,7 @@ impl ReplicaStore {
     /// Stores a proposal until its answer. Returns the owner that must receive it.
     pub fn propose(&mut self, proposal: Proposal, now: Instant) -> Option<HostId> {
         let owner = self.map.as_ref()?.owners(proposal.ltmsi.bucket()).owner()?;
-        self.proposals.unanswered.insert(proposal.ltmsi, Unanswered { owner, at: now, proposal });
+        self.proposals.unanswered.insert(proposal.ltmsi, UnansweredProposal { owner, at: now, proposal });
         Some(owner)
     }
 
@@ -224,9 +224,9 @@ impl ReplicaStore {
     /// Ends the proposals to dead owners, before their UEs are taken over. The proposals to UEs
     /// that this host owns from here on are committed. `owns` decides by the next map.
     pub(super) fn end_proposals(&mut self, is_alive: impl Fn(HostId) -> bool, owns: impl Fn(Ltmsi) -> bool) {
-        let ended: Vec<Unanswered> =
+        let ended: Vec<UnansweredProposal> =
             self.proposals.unanswered.extract_if(|_, of| !is_alive(of.owner)).map(|(_, of)| of).collect();
-        for Unanswered { owner, at, proposal } in ended {
+        for UnansweredProposal { owner, at, proposal } in ended {
             let (ltmsi, input) = (proposal.ltmsi, proposal.input);
             let entry = self.ues.get_mut(&ltmsi.bucket()).and_then(|ues| ues.get_mut(&ltmsi));
             let is_adopted = entry

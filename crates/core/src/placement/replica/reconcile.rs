@@ -24,7 +24,7 @@ use crate::placement::balance::HostId;
 use vireo_types::{Bucket, Instant, Ltmsi};
 
 /// Maximum number of UEs named in one answer. For more, the owner asks again.
-pub const NAMED: usize = 4096;
+pub const MAX_NAMED_UES: usize = 4096;
 
 impl<S: SlotKey, P> BucketOwner<S, P> {
     /// Returns the request to a replica that was sent all copies; `None` if it is not a replica.
@@ -51,7 +51,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     /// Handles that all `named` foreign UEs of a host were sent or declared nonexistent. Returns
     /// the next request, if there may be more.
     pub fn on_reconciled(&mut self, host: HostId, named: usize) -> Option<ReconcileRequest> {
-        if named >= NAMED {
+        if named >= MAX_NAMED_UES {
             return self.request_reconcile(host);
         }
         let sent = self.last_number(host);
@@ -79,7 +79,7 @@ impl ReplicaStore {
         let theirs = buckets.iter().filter(|bucket| self.is_owner((from, epoch), **bucket));
         let ues = theirs.filter_map(|bucket| self.ues.get(bucket)).flatten();
         let others = ues.filter(|(_, entry)| entry.is_foreign_to(from)).map(|(ltmsi, _)| *ltmsi);
-        Ok(others.take(NAMED).collect())
+        Ok(others.take(MAX_NAMED_UES).collect())
     }
 
     /// Removes UEs that their owner does not have. The entries were never acknowledged, and their
@@ -356,9 +356,9 @@ pub(super) mod tests {
         let first = owner.on_scanned(to, None).expect("a question");
         owner.resend_full(to, 7);
         assert!(owner.is_missing_copy(to, 7, Ltmsi::new(world.bucket, 1)));
-        let second = owner.on_reconciled(last, NAMED).expect("a question");
+        let second = owner.on_reconciled(last, MAX_NAMED_UES).expect("a question");
         assert!(second.number > first.number && second.buckets == first.buckets);
         assert!(owner.is_pending_request(last, second.number) && !owner.is_pending_request(last, first.number));
-        assert_eq!(owner.on_reconciled(last, NAMED - 1), None);
+        assert_eq!(owner.on_reconciled(last, MAX_NAMED_UES - 1), None);
     }
 }

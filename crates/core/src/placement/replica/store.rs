@@ -14,7 +14,7 @@ use vireo_types::{Bucket, Duration, Instant, Ltmsi, Tmsi};
 
 /// How long it is remembered which inputs led to copies. Longer than the period in which a balancer
 /// redelivers inputs.
-const REMEMBERED: Duration = Duration::from_secs(10);
+const INPUT_RETENTION: Duration = Duration::from_secs(10);
 /// Upper bound of the silence after which a member is declared dead: two thirds of
 /// [`REEXECUTION_WINDOW`]. The controller detects a dead host up to a quarter of the silence later,
 /// and the new owners need the rest for the next map and their replica entries.
@@ -169,7 +169,7 @@ impl ReplicaStore {
             self.note_removed((from, epoch), before, now);
         }
         self.note_input(now, (copy.ltmsi, copy.input));
-        while self.inputs.front().is_some_and(|(at, _)| now.since(*at) > REMEMBERED)
+        while self.inputs.front().is_some_and(|(at, _)| now.since(*at) > INPUT_RETENTION)
             && let Some((_, (_, input))) = self.inputs.pop_front()
         {
             self.void.remove(&input);
@@ -389,7 +389,7 @@ impl ReplicaStore {
     /// Entries of buckets that this host must not store are dropped. The caller passes every epoch:
     /// the previous owner of a bucket is the owner in the previous map.
     pub fn adopt(&mut self, map: &BucketMap, hosts: &[HostId]) -> TakeoverSet {
-        let mut takeover = self.take_handed();
+        let mut takeover = self.take_handed_off();
         // These UEs are loaded under the new map, but were handed off under the previous one.
         takeover.handed.iter_mut().for_each(|(store, ..)| *store = None);
         let own = self.own;
@@ -436,7 +436,7 @@ impl ReplicaStore {
             !ues.is_empty()
         });
         self.map = Some(map.clone());
-        let now = self.take_handed();
+        let now = self.take_handed_off();
         takeover.handed.extend(now.handed);
         takeover.inputs.extend(now.inputs);
         let ues = &self.ues;
@@ -450,7 +450,7 @@ impl ReplicaStore {
     }
 
     /// Returns the buckets that were handed off to this host since the last call.
-    pub fn take_handed(&mut self) -> TakeoverSet {
+    pub fn take_handed_off(&mut self) -> TakeoverSet {
         let (handed, ues) = (&self.handed, &mut self.ues);
         let mut takeover = TakeoverSet::default();
         let own = self.map.as_ref().map_or(0, BucketMap::epoch);
@@ -648,10 +648,10 @@ mod tests {
         assert_eq!(store.apply((A, 1), &copy(2, ue, b"two"), now), Ok(ApplyResult::Applied));
         assert_eq!(store.apply((A, 2), &copy(3, ue, b"three"), now), Ok(ApplyResult::Applied));
         assert_eq!(store.on_handoff((A, 2), 4, 1), Ok(false), "of an epoch before");
-        assert!(store.take_handed().handed.is_empty());
+        assert!(store.take_handed_off().handed.is_empty());
         assert_eq!(store.on_handoff((A, 2), 5, 2), Ok(true));
         assert_eq!(store.on_handoff((A, 2), 5, 2), Ok(false), "sent again after a connection was lost");
-        let takeover = store.take_handed();
+        let takeover = store.take_handed_off();
         assert!(takeover.awaited.is_empty() && takeover.ues.is_empty());
         assert_eq!((takeover.handed.len(), takeover.handed[0].0, takeover.handed[0].1), (1, Some(A), ue));
         assert_eq!(takeover.handed[0].2.ephemeral, b"three");

@@ -253,7 +253,7 @@ fn path_switch_returns_policy_of_session() {
         let octets = encode_open_type(&transfer).expect("a transfer encodes").to_vec();
         let out = brief(&bench.step(Input::N2(N2Sm::PathSwitchRequest, &octets)));
         let now = bench.now;
-        let (kind, answer) = switched(bench.sm.as_mut().expect("a session"), now);
+        let (kind, answer) = path_switch_answer(bench.sm.as_mut().expect("a session"), now);
         let answered = match kind {
             N2Sm::PathSwitchAcknowledge => {
                 decode_open_type::<PathSwitchRequestAcknowledgeTransfer<'_>>(&answer).expect("a transfer")

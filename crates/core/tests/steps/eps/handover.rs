@@ -137,7 +137,7 @@ fn handover_during_release_is_not_answered() {
 
 #[test]
 fn unusable_path_switch_changes_nothing() {
-    for (erabs, tac, why) in [
+    for (erabs, tac, reason) in [
         (&[9][..], 2, CauseRadioNetwork::unknown_E_RAB_ID),
         (&[5, 5], 2, CauseRadioNetwork::multiple_E_RAB_ID_instances),
         (&[5], 77, CauseRadioNetwork::ho_target_not_allowed),
@@ -146,7 +146,7 @@ fn unusable_path_switch_changes_nothing() {
         let mme = network.mme_id.expect("a connection");
         network.take_from(1, &pdus::path_switch(mme, tac, erabs, ALGORITHMS));
         let answer = sent(&network, 1, Pdu::Unsuccessful_PathSwitchRequest).expect("a failure");
-        assert_eq!(cause(&answer), Cause::radioNetwork(why));
+        assert_eq!(cause(&answer), Cause::radioNetwork(reason));
         assert_eq!(failed(&network, Kind::PathSwitch), 1);
         is_at_source(&network);
     }
@@ -437,12 +437,12 @@ fn refusal_of_target_fails_preparation() {
         (lost, of_target),
         (silent, of_target),
     ];
-    for (refuse, why) in cases {
+    for (refuse, reason) in cases {
         let mut network = two_enbs();
         let mme = require(&mut network, true);
         refuse(&mut network, mme);
         let answer = sent(&network, 0, Pdu::Unsuccessful_HandoverPreparation).expect("a failure");
-        assert_eq!(cause(&answer), Cause::radioNetwork(why));
+        assert_eq!(cause(&answer), Cause::radioNetwork(reason));
         assert_eq!(failed(&network, Kind::Handover), 1);
         is_at_source(&network);
         // A late answer of the target changes nothing, and the next handover works.

@@ -7,7 +7,7 @@ use vireo_core::amf::context::{Connection, Procedure, UeContext};
 use vireo_core::amf::engine::Event;
 use vireo_core::amf::engine::emm_protection::{Message, TABLE};
 use vireo_core::amf::engine::protection::Rule;
-use vireo_core::amf::procedures::common::security_setup::Awaited;
+use vireo_core::amf::procedures::common::security_setup::AwaitedResponse;
 use vireo_core::step::StepOutput;
 use vireo_wire::nas_eps::{AttachType, NasEpsAttachType, NasEpsMessage};
 
@@ -137,9 +137,9 @@ fn contexts() -> (Eps, Contexts) {
     let context = |network: &Network| network.context().expect("a context");
     let procedure = |network: &Network| -> Procedure { context(network).procedure.expect("an attach") };
     let waiting = [
-        (Awaited::Identity, procedure(&identified)),
-        (Awaited::Challenge, procedure(&challenged)),
-        (Awaited::SecurityMode, procedure(&commanded)),
+        (AwaitedResponse::Identity, procedure(&identified)),
+        (AwaitedResponse::Challenge, procedure(&challenged)),
+        (AwaitedResponse::SecurityMode, procedure(&commanded)),
     ];
     let mut other = Network::new();
     // Another vector, and therefore other keys.

@@ -301,14 +301,14 @@ fn unserved_handover_to_4g_is_refused_with_cause() {
             Cause::encryption_and_or_integrity_protection_algorithms_not_supported,
         ),
     ];
-    for (target, change, why) in cases {
+    for (target, change, reason) in cases {
         let mut phone = in_5g();
         phone.lab.change(change);
         let before = phone.context();
         require_4g(&mut phone, target);
         let failure = to_gnb(&phone, NgapPduKind::Unsuccessful_HandoverPreparation).expect("a failure");
         let cause = failure.ie::<ngap::ie::Cause>().map(|cause| cause.expect("a cause"));
-        assert_eq!((cause, failed(&phone)), (Some(ngap::Cause::radioNetwork(why)), 1));
+        assert_eq!((cause, failed(&phone)), (Some(ngap::Cause::radioNetwork(reason)), 1));
         assert!(to_enb(&phone, S1apPduKind::Initiating_HandoverResourceAllocation).is_none());
         is_unharmed(&phone, &before);
     }
@@ -327,14 +327,14 @@ fn unserved_handover_to_5g_is_refused_with_cause() {
         // The UE has assigned no PDU session identity.
         (GNB_ID, |ue| ue.sessions[0].psi = 0, Cause::ho_target_not_allowed),
     ];
-    for (target, change, why) in cases {
+    for (target, change, reason) in cases {
         let mut phone = in_4g();
         phone.lab.change(change);
         let before = phone.context();
         require_5g(&mut phone, target);
         let failure = to_enb(&phone, S1apPduKind::Unsuccessful_HandoverPreparation).expect("a failure");
         let cause = failure.ie::<s1ap::ie::Cause>().map(|cause| cause.expect("a cause"));
-        assert_eq!((cause, failed(&phone)), (Some(s1ap::Cause::radioNetwork(why)), 1));
+        assert_eq!((cause, failed(&phone)), (Some(s1ap::Cause::radioNetwork(reason)), 1));
         assert!(to_gnb(&phone, NgapPduKind::Initiating_HandoverResourceAllocation).is_none());
         is_unharmed(&phone, &before);
     }
@@ -348,8 +348,8 @@ fn handover_during_procedure_is_refused() {
     require_4g(&mut phone, ENB_ID);
     let failure = to_gnb(&phone, NgapPduKind::Unsuccessful_HandoverPreparation).expect("a failure");
     let cause = failure.ie::<ngap::ie::Cause>().map(|cause| cause.expect("a cause"));
-    let why = ngap::CauseRadioNetwork::interaction_with_other_procedure;
-    assert_eq!(cause, Some(ngap::Cause::radioNetwork(why)));
+    let reason = ngap::CauseRadioNetwork::interaction_with_other_procedure;
+    assert_eq!(cause, Some(ngap::Cause::radioNetwork(reason)));
     assert_eq!(phone.context().security.map(|s| s.kamf), before.security.map(|s| s.kamf));
 }
 
@@ -377,8 +377,8 @@ fn procedure_during_preparation_ends_it() {
         phone.lab.take_from_enb(&pdus::acknowledged_by_enb(mme, &[5]));
         let failure = to_gnb(&phone, NgapPduKind::Unsuccessful_HandoverPreparation).expect("a failure");
         let cause = failure.ie::<ngap::ie::Cause>().map(|cause| cause.expect("a cause"));
-        let why = ngap::CauseRadioNetwork::interaction_with_other_procedure;
-        assert_eq!(cause, Some(ngap::Cause::radioNetwork(why)));
+        let reason = ngap::CauseRadioNetwork::interaction_with_other_procedure;
+        assert_eq!(cause, Some(ngap::Cause::radioNetwork(reason)));
         assert!(to_enb(&phone, S1apPduKind::Initiating_UEContextRelease).is_some());
         assert!(phone.context().handover.is_none() && phone.is_all_of(Dialect::Nr));
     }
@@ -398,7 +398,7 @@ fn failed_preparation_leaves_5g_ue_unharmed() {
         (|phone, _| phone.lab.wait(Duration::from_secs(30)), Some(none)),
         (cancel_by_gnb, None),
     ];
-    for (number, (end, why)) in cases.into_iter().enumerate() {
+    for (number, (end, reason)) in cases.into_iter().enumerate() {
         let mut phone = in_5g();
         let before = phone.context();
         require_4g(&mut phone, ENB_ID);
@@ -406,7 +406,7 @@ fn failed_preparation_leaves_5g_ue_unharmed() {
         end(&mut phone, mme);
         let failure = to_gnb(&phone, NgapPduKind::Unsuccessful_HandoverPreparation);
         let cause = failure.and_then(|pdu| pdu.ie::<ngap::ie::Cause>()).map(|cause| cause.expect("a cause"));
-        assert_eq!(cause, why.map(ngap::Cause::radioNetwork), "case {number}");
+        assert_eq!(cause, reason.map(ngap::Cause::radioNetwork), "case {number}");
         assert_eq!(failed(&phone), 1, "case {number}");
         is_unharmed(&phone, &before);
         // The target is told, unless it has ended the handover itself.
@@ -447,7 +447,7 @@ fn failed_preparation_leaves_4g_ue_unharmed() {
         (|phone, _| phone.lab.wait(Duration::from_secs(30)), Some(none)),
         (cancel, None),
     ];
-    for (number, (end, why)) in cases.into_iter().enumerate() {
+    for (number, (end, reason)) in cases.into_iter().enumerate() {
         let mut phone = in_4g();
         let before = phone.context();
         require_5g(&mut phone, GNB_ID);
@@ -455,7 +455,7 @@ fn failed_preparation_leaves_4g_ue_unharmed() {
         end(&mut phone, amf);
         let failure = to_enb(&phone, S1apPduKind::Unsuccessful_HandoverPreparation);
         let cause = failure.and_then(|pdu| pdu.ie::<s1ap::ie::Cause>()).map(|cause| cause.expect("a cause"));
-        assert_eq!((cause, failed(&phone)), (why.map(s1ap::Cause::radioNetwork), 1), "case {number}");
+        assert_eq!((cause, failed(&phone)), (reason.map(s1ap::Cause::radioNetwork), 1), "case {number}");
         is_unharmed(&phone, &before);
         let release = to_gnb(&phone, NgapPduKind::Initiating_UEContextRelease);
         assert_eq!(release.is_some(), number != 0, "case {number}");

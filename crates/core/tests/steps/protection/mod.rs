@@ -11,7 +11,7 @@ use vireo_core::amf::context::{Connection, NasSecurity, Procedure, RanContext, U
 use vireo_core::amf::engine::Event;
 use vireo_core::amf::engine::protection::{Exchange, Protection, Rule, Situation, Verdict, decide};
 use vireo_core::amf::n2::InitialUeMessage;
-use vireo_core::amf::procedures::common::security_setup::Awaited;
+use vireo_core::amf::procedures::common::security_setup::AwaitedResponse;
 use vireo_core::step::{Effect, StepOutput};
 use vireo_types::Dialect;
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
@@ -25,11 +25,11 @@ use vireo_wire::s1ap::{S1AP_PDU, S1apPduKind};
 pub(crate) type Row<M> = (M, [&'static str; 3]);
 
 const SITUATIONS: [(char, Situation); 5] = [
-    (' ', Situation { first: false, awaited: Awaited::Nothing }),
-    ('f', Situation { first: true, awaited: Awaited::Nothing }),
-    ('i', Situation { first: false, awaited: Awaited::Identity }),
-    ('c', Situation { first: false, awaited: Awaited::Challenge }),
-    ('s', Situation { first: false, awaited: Awaited::SecurityMode }),
+    (' ', Situation { first: false, awaited: AwaitedResponse::Nothing }),
+    ('f', Situation { first: true, awaited: AwaitedResponse::Nothing }),
+    ('i', Situation { first: false, awaited: AwaitedResponse::Identity }),
+    ('c', Situation { first: false, awaited: AwaitedResponse::Challenge }),
+    ('s', Situation { first: false, awaited: AwaitedResponse::SecurityMode }),
 ];
 
 /// COUNT of the last message of a UE with keys.
@@ -58,7 +58,7 @@ pub(crate) struct Contexts {
     pub(crate) new: UeContext,
     pub(crate) registered: UeContext,
     /// Registrations that wait for an identity, for the response to a challenge, and for new keys.
-    pub(crate) waiting: [(Awaited, Procedure); 3],
+    pub(crate) waiting: [(AwaitedResponse, Procedure); 3],
 }
 
 impl Contexts {

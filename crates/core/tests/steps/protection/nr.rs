@@ -6,7 +6,7 @@ use crate::lab::{self, Lab, RecordedEvent};
 use vireo_core::amf::context::{Connection, UeContext};
 use vireo_core::amf::engine::Event;
 use vireo_core::amf::engine::protection::{Message, Rule, TABLE};
-use vireo_core::amf::procedures::common::security_setup::Awaited;
+use vireo_core::amf::procedures::common::security_setup::AwaitedResponse;
 use vireo_core::step::StepOutput;
 use vireo_emulator::ue;
 use vireo_wire::nas::Nas5gsMessage;
@@ -108,9 +108,9 @@ fn contexts() -> (Nr, Contexts) {
     let (_, commanded) = registering(ue::Registration::Fresh, 1);
     let procedure = |ue: &UeContext| ue.procedure.clone().expect("a registration");
     let waiting = [
-        (Awaited::Identity, procedure(&new_requests)),
-        (Awaited::Challenge, procedure(&challenged)),
-        (Awaited::SecurityMode, procedure(&commanded)),
+        (AwaitedResponse::Identity, procedure(&new_requests)),
+        (AwaitedResponse::Challenge, procedure(&challenged)),
+        (AwaitedResponse::SecurityMode, procedure(&commanded)),
     ];
     let mut other = Lab::new();
     other.ue.inject(ue::Fault::KeySetInUse);

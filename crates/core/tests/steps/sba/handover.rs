@@ -49,26 +49,26 @@ fn unswitched_session_does_not_delay_others() {
         ),
         (|_, _| (), true, "the SMF does not answer"),
     ];
-    for (change, is_left, why) in cases {
+    for (change, is_left, reason) in cases {
         let (mut lab, mut smf) = with_sessions(&[5, 6]);
         lab.xn(ALL, |_| true);
         let mut new_requests = smf.new_requests(&lab);
         change(&mut lab, &mut smf);
         let (number, request) = new_requests.remove(1);
-        smf.silent = why.ends_with("answer");
+        smf.silent = reason.ends_with("answer");
         smf.answer(&mut lab, number, request);
         smf.silent = false;
-        assert_eq!(answers(&lab), (0, 0), "{why}");
+        assert_eq!(answers(&lab), (0, 0), "{reason}");
         let (number, request) = new_requests.remove(0);
         smf.answer(&mut lab, number, request);
         lab.settle();
         smf.serve(&mut lab);
-        assert_eq!(answers(&lab), (1, 0), "{why}");
+        assert_eq!(answers(&lab), (1, 0), "{reason}");
         is_at(&lab, &smf, 1, &[5]);
         let is_there = lab.context().is_some_and(|c| c.remote_sessions.sessions.iter().any(|s| s.psi == 6));
-        assert_eq!(is_there, is_left && why.ends_with("answer"), "{why}");
+        assert_eq!(is_there, is_left && reason.ends_with("answer"), "{reason}");
         let buffers = smf.sessions.iter().all(|(_, sm)| sm.psi == 5 || sm.downlink.is_none());
-        assert!(buffers, "{why}");
+        assert!(buffers, "{reason}");
     }
 }
 
@@ -120,7 +120,7 @@ fn path_switch_without_any_session_is_refused() {
     is_at(&lab, &smf, 1, &[5]);
 
     let ran = lab.ran.expect("a connection");
-    let mut handed = lab.gnbs[1].hand_over(ran, ALL).expect("a UE");
+    let mut handed = lab.gnbs[1].handover_context(ran, ALL).expect("a UE");
     handed.tunnels[0].psi = 9;
     let mut out = gnb::Outbox::default();
     lab.gnbs[0].path_switch(handed, |_| true, &mut out).expect("a request");
@@ -150,7 +150,7 @@ fn path_switch_overtakes_previous() {
 fn unnamed_session_becomes_idle() {
     let (mut lab, mut smf) = with_sessions(&[5, 6]);
     let ran = lab.ran.expect("a connection");
-    let mut handed = lab.gnbs[0].hand_over(ran, ALL).expect("a UE");
+    let mut handed = lab.gnbs[0].handover_context(ran, ALL).expect("a UE");
     lab.gnbs[0].forget(ran);
     handed.tunnels.retain(|tunnel| tunnel.psi == 5);
     let mut out = gnb::Outbox::default();

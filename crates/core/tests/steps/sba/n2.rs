@@ -226,7 +226,7 @@ fn unprepared_session_does_not_stop_others() {
         (|_, smf| smf.silent = true, "the SMF does not answer"),
     ];
     for step in ["prepare", "prepared"] {
-        for (change, why) in cases {
+        for (change, reason) in cases {
             let (mut lab, mut smf) = until(step);
             let mut new_requests = smf.new_requests(&lab);
             new_requests.sort_by_key(|(number, _)| *number);
@@ -239,18 +239,18 @@ fn unprepared_session_does_not_stop_others() {
             lab.settle();
             smf.serve(&mut lab);
             let goes = |event: &&gnb::Event| matches!(event, gnb::Event::HandoverCommand { .. });
-            assert_eq!(lab.gnb_events.iter().filter(goes).count(), 1, "{step}: {why}");
+            assert_eq!(lab.gnb_events.iter().filter(goes).count(), 1, "{step}: {reason}");
             lab.arrive();
             smf.serve(&mut lab);
-            assert_eq!(succeeded(&lab, Kind::Handover), 1, "{step}: {why}");
+            assert_eq!(succeeded(&lab, Kind::Handover), 1, "{step}: {reason}");
             let context = lab.context().expect("a context");
             assert!(
                 context.handover.is_none() && context.source.is_none() && context.remote_sessions.handover.is_none()
             );
             let to = std::net::IpAddr::from([127, 0, 0, 3]);
-            assert_eq!(towards(&smf), [(5, to)], "{step}: {why}");
+            assert_eq!(towards(&smf), [(5, to)], "{step}: {reason}");
             let up: Vec<_> = context.remote_sessions.sessions.iter().filter(|s| s.up).map(|s| s.psi).collect();
-            assert_eq!(up, [5], "{step}: {why}");
+            assert_eq!(up, [5], "{step}: {reason}");
         }
     }
 }

@@ -118,7 +118,7 @@ impl Smf {
     ) -> Option<(N2Sm, Vec<u8>)> {
         let (_, sm) = self.sessions.iter_mut().find(|(name, _)| name == reference)?;
         let wanted = match update {
-            SmfUpdateRequest::Switch(..) => return Some(smf::switched(sm, lab.now)),
+            SmfUpdateRequest::Switch(..) => return Some(smf::path_switch_answer(sm, lab.now)),
             SmfUpdateRequest::Handover(_, HandoverStep::Prepare { .. }) => N2Sm::SetupRequest,
             SmfUpdateRequest::Handover(_, HandoverStep::Prepared(..)) => N2Sm::HandoverCommand,
             _ => return None,

@@ -10,7 +10,7 @@ use crate::drivers::xdp::XdpMode;
 use crate::engine::index;
 use crate::network::Pool;
 use crate::start_error::StartError;
-use crate::sys::bpf::Attached;
+use crate::sys::bpf::AttachedProgram;
 use crate::sys::netlink;
 use aya::maps::XskMap;
 use aya::programs::links::FdLink;
@@ -32,7 +32,7 @@ const QUEUES: u32 = 64;
 pub(crate) struct FrameSteering {
     bpf: Ebpf,
     pub(crate) interfaces: Vec<(String, u32)>,
-    links: Vec<Attached>,
+    links: Vec<AttachedProgram>,
 }
 
 impl FrameSteering {

@@ -10,7 +10,7 @@ use tracing::warn;
 /// Counters of the program on one processor.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct Counted {
+pub(crate) struct ProgramCounters {
     uplink: [u64; 2],
     downlink: [u64; 2],
     drops: [u64; DROP_REASONS],
@@ -19,9 +19,9 @@ pub(crate) struct Counted {
 }
 
 // SAFETY: plain integers without padding.
-unsafe impl aya::Pod for Counted {}
+unsafe impl aya::Pod for ProgramCounters {}
 
-impl Counted {
+impl ProgramCounters {
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         let add = |volume: &mut Volume, [packets, octets]: [u64; 2]| {
             volume.packets += packets;
@@ -36,7 +36,7 @@ impl Counted {
 /// Counters of the program on all processors.
 #[derive(Clone)]
 pub(crate) struct KernelCounters {
-    all: Arc<PerCpuArray<MapData, Counted>>,
+    all: Arc<PerCpuArray<MapData, ProgramCounters>>,
     /// Processors of the workers of slices.
     workers: Arc<[usize]>,
 }
@@ -81,7 +81,7 @@ impl KernelCounters {
 }
 
 impl KernelCounters {
-    pub(crate) fn new(all: PerCpuArray<MapData, Counted>, workers: &[usize]) -> Self {
+    pub(crate) fn new(all: PerCpuArray<MapData, ProgramCounters>, workers: &[usize]) -> Self {
         KernelCounters { all: Arc::new(all), workers: workers.into() }
     }
 }

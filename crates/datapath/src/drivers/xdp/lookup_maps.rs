@@ -29,7 +29,7 @@ impl KernelMirror for LookupMaps {
         // The program passes packets that it does not find, and ignores an entry of another TEID:
         // slower, not wrong.
         if let Err(error) = result {
-            warn!("the XDP program was not told of TEID {:#x}: {error}", teid.0);
+            warn!(%error, "TEID {:#x} not entered in the map of the XDP program", teid.0);
         }
     }
 
@@ -54,7 +54,7 @@ impl KernelMirror for LookupMaps {
             None => self.framed.remove(&key),
         };
         if let Err(error) = result {
-            warn!("the XDP program was not told of the framed route {network:?}: {error}");
+            warn!(%error, "framed route {network:?} not entered in the map of the XDP program");
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::engine::table_memory::TableMemory;
 use crate::engine::tables::Tables;
 use crate::network::Pool;
 use crate::start_error::StartError;
-use crate::sys::bpf::Attached;
+use crate::sys::bpf::AttachedProgram;
 use crate::sys::netlink;
 use crate::sys::route::Routes;
 use crate::sys::shared::{Plain, Shared};
@@ -60,7 +60,7 @@ pub(crate) struct Xdp {
     mode: XdpMode,
     /// An interface whose frames are in several buffers.
     jumbo: Option<JumboInterface>,
-    pub(crate) links: Vec<Attached>,
+    pub(crate) links: Vec<AttachedProgram>,
     counters: KernelCounters,
 }
 
@@ -148,7 +148,7 @@ impl Xdp {
         let jumbo = JumboInterface::find(config)?;
         let object = if jumbo.is_some() { FRAGS_OBJECT } else { OBJECT };
         let mut loader = EbpfLoader::new();
-        let loader = slice_steering::sized(loader.override_global("config", &constants, true), &ranges, limits);
+        let loader = slice_steering::set_map_sizes(loader.override_global("config", &constants, true), &ranges, limits);
         let mut bpf = loader
             .map_max_entries("processors", processors.iter().max().map_or(1, |most| *most as u32 + 1))
             .map_max_entries("uplinks", records as u32)
@@ -240,7 +240,7 @@ pub(crate) fn program<'a>(bpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Progr
 /// Variants of [`PROGRAMS`] for the processors of slices.
 pub(crate) const THERE: [&str; 3] = ["upf_there", "upf_uplink_there", "upf_downlink_there"];
 /// Maximum frames that wait for a processor.
-const WAITING: u32 = 2048;
+const CPUMAP_QUEUE_FRAMES: u32 = 2048;
 
 /// Makes the kernel redirect frames to the processors of slices. Returns the name of the
 /// redirecting program.
@@ -255,7 +255,7 @@ fn divide(bpf: &mut Ebpf, processors: &[usize]) -> Result<&'static str, StartErr
     let map = bpf.map_mut("processors").ok_or_else(|| StartError::Xdp("it has no map processors".to_owned()))?;
     let mut map = CpuMap::try_from(map).map_err(|error| refused(&error))?;
     for processor in processors {
-        map.set(*processor as u32, WAITING, Some(&there), 0).map_err(|error| refused(&error))?;
+        map.set(*processor as u32, CPUMAP_QUEUE_FRAMES, Some(&there), 0).map_err(|error| refused(&error))?;
     }
     Ok(DIVIDE)
 }

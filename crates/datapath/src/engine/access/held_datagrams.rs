@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use vireo_types::{Duration, Instant, Teid};
 
 /// Hold time: the path switch takes milliseconds, its retransmission on N2 or N4 up to a second.
-const HELD: Duration = Duration::from_secs(1);
+const HOLD_TIME: Duration = Duration::from_secs(1);
 /// Maximum held octets in total. [`TUNNEL_OCTETS`] is the maximum of one tunnel.
 const OCTETS: usize = 8 << 20;
 const TUNNEL_OCTETS: usize = 1 << 20;
@@ -90,7 +90,7 @@ impl HeldDatagrams {
         let mut gone = vec![];
         let mut expired = vec![];
         for (from, held) in &mut self.sources {
-            let old = held.iter().take_while(|datagram| now.since(datagram.since) >= HELD).count();
+            let old = held.iter().take_while(|datagram| now.since(datagram.since) >= HOLD_TIME).count();
             if old > 0 {
                 gone.push((*from, old as u64));
                 expired.extend(held.drain(..old));

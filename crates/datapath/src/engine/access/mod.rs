@@ -105,7 +105,7 @@ impl Entry {
 
 /// Rounds of [`KnownAddresses::age`], one a second, that a RAN node's address is kept after its
 /// last use: a day.
-const REMEMBERED: u64 = 24 * 3600;
+const RAN_ADDRESS_RETENTION_ROUNDS: u64 = 24 * 3600;
 /// Rounds between two scans for addresses to evict.
 const FORGETTING: u64 = 60;
 
@@ -183,7 +183,7 @@ impl KnownAddresses {
         let local = self.local.iter().map(|network| (*network, PROTECTED));
         let prefixes: Vec<_> = self.configured().chain(local).filter(|(network, _)| !is_single(network)).collect();
         if prefixes.len() > PREFIXES {
-            warn!(count = prefixes.len(), most = PREFIXES, "too many protected prefixes; the last ones are left out");
+            warn!(count = prefixes.len(), limit = PREFIXES, "too many protected prefixes; the last ones are left out");
         }
         checks.table.set_prefixes(&prefixes);
     }
@@ -233,7 +233,8 @@ impl KnownAddresses {
         !known && what != Use::ControlPlane
     }
 
-    /// Ends a use of an address. A RAN node's address stays known for [`REMEMBERED`] rounds.
+    /// Ends a use of an address. A RAN node's address stays known for
+    /// [`RAN_ADDRESS_RETENTION_ROUNDS`] rounds.
     pub(crate) fn end(&mut self, address: IpAddr, what: Use, checks: &Checks) {
         let rounds = self.rounds;
         if !self.entries.contains_key(&address) {
@@ -293,12 +294,14 @@ impl KnownAddresses {
         if !self.rounds.is_multiple_of(FORGETTING) {
             return;
         }
-        let is_old = |entry: &Entry| entry.ran && !entry.is_used() && self.rounds - entry.unused_since > REMEMBERED;
+        let is_old = |entry: &Entry| {
+            entry.ran && !entry.is_used() && self.rounds - entry.unused_since > RAN_ADDRESS_RETENTION_ROUNDS
+        };
         let old: Vec<IpAddr> = self.entries.iter().filter(|(_, entry)| is_old(entry)).map(|(a, _)| *a).collect();
         old.into_iter().for_each(|address| self.forget(address, checks));
         let left_out = std::mem::take(&mut self.left_out);
         if left_out > 0 {
-            warn!(count = left_out, most = ADDRESSES, "addresses of RAN nodes are not protected; there are too many");
+            warn!(count = left_out, limit = ADDRESSES, "addresses of RAN nodes are not protected; there are too many");
         }
     }
 
@@ -432,12 +435,12 @@ mod tests {
         known.end(ip("192.0.2.9"), Use::Tunnel, &checks);
         known.end(ip("192.0.2.5"), Use::ControlPlane, &checks);
         assert!(!is_protected(&checks, "192.0.2.5"));
-        for _ in 0..2 * REMEMBERED {
+        for _ in 0..2 * RAN_ADDRESS_RETENTION_ROUNDS {
             known.age(&checks);
         }
         assert!(is_known(&checks, "192.0.2.9"), "it has an association");
         known.end(ip("192.0.2.9"), Use::Node, &checks);
-        for _ in 0..REMEMBERED {
+        for _ in 0..RAN_ADDRESS_RETENTION_ROUNDS {
             known.age(&checks);
         }
         assert!(is_known(&checks, "192.0.2.9"));

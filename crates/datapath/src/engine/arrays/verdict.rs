@@ -4,7 +4,7 @@ use crate::engine::access::table::{Bits, SourceEntry};
 use crate::engine::arrays::Arrays;
 use crate::engine::arrays::lookup::DownlinkLookup;
 use crate::engine::counters::DropReason;
-use crate::engine::entry::{ANY_PEER, DownlinkEntry, EntryCounters, UplinkEntry, watched};
+use crate::engine::entry::{ANY_PEER, DownlinkEntry, EntryCounters, UplinkEntry, passes_watched_multiple};
 use crate::engine::event::PendingNotification;
 use crate::engine::index::AddressKey;
 use crate::engine::inner::Inner;
@@ -64,7 +64,7 @@ impl Arrays {
     /// Counts a packet to an entry. Returns true if the count passes a watched multiple.
     #[inline]
     pub(crate) fn count_and_watch(&self, state: &EntryCounters, watch: u32, octets: usize) -> bool {
-        watched(watch, self.count(state, octets), octets)
+        passes_watched_multiple(watch, self.count(state, octets), octets)
     }
 
     /// Applies a rule to a G-PDU. Returns the user's packet if it passes.

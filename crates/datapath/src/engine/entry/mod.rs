@@ -185,7 +185,7 @@ pub(crate) const WATCH: u32 = 0x3f;
 
 /// Returns true if a count of `before` octets passes a watched multiple with this packet.
 #[inline]
-pub(crate) fn watched(watch: u32, before: u64, octets: usize) -> bool {
+pub(crate) fn passes_watched_multiple(watch: u32, before: u64, octets: usize) -> bool {
     watch != 0 && (before ^ before.wrapping_add(octets as u64)) >> (watch & WATCH) != 0
 }
 
@@ -648,8 +648,12 @@ mod tests {
             let watch = watch_for(limit, counts);
             assert!(watch > 0 && 1 << watch <= (limit / counts).max(2), "{limit} {counts} {watch}");
         }
-        assert_eq!((watch_for(0, 1), watched(0, 0, 9_999)), (0, false));
-        assert!(watched(10, 1_000, 24) && !watched(10, 1_000, 23) && !watched(10, 1_024, 1_023));
+        assert_eq!((watch_for(0, 1), passes_watched_multiple(0, 0, 9_999)), (0, false));
+        assert!(
+            passes_watched_multiple(10, 1_000, 24)
+                && !passes_watched_multiple(10, 1_000, 23)
+                && !passes_watched_multiple(10, 1_024, 1_023)
+        );
         let record = UplinkEntry::default();
         let ue = SessionAddress::default();
         let rule = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr: Rate::UNLIMITED };

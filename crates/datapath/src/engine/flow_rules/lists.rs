@@ -243,9 +243,9 @@ impl RuleLists {
                     lists.cells.extend(taken);
                     lists.heads.push((rule.source, head));
                 }
-                Err(why) => {
+                Err(reason) => {
                     lists.end(cells);
-                    return Err(why);
+                    return Err(reason);
                 }
             }
         }

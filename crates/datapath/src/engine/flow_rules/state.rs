@@ -6,7 +6,7 @@
 use super::cells::{Cell, CellRef, Cells};
 use super::types::{FlowRule, Metered, Quota, SessionFlows};
 use crate::engine::counters::Volume;
-use crate::engine::entry::{WATCH, watched};
+use crate::engine::entry::{WATCH, passes_watched_multiple};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// `NO_QUOTA` of `bpf/entry.h`.
@@ -63,7 +63,7 @@ impl<'a> Meter<'a> {
     pub(crate) fn count(self, uplink: bool, octets: usize) -> bool {
         self.packets[usize::from(uplink)].fetch_add(1, Relaxed);
         let before = self.octets[usize::from(uplink)].fetch_add(octets as u64, Relaxed);
-        watched((self.state.load(Relaxed) & WATCHED) as u32, before, octets)
+        passes_watched_multiple((self.state.load(Relaxed) & WATCHED) as u32, before, octets)
     }
 
     pub(crate) fn metered(self) -> Metered {

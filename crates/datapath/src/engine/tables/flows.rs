@@ -124,7 +124,7 @@ impl Tables {
             let framed = (!table.framed.is_empty()).then_some(ue);
             match RuleLists::new(&table.rules, &table.state, framed, &mut self.flows.cells) {
                 Ok(lists) => table.lists = Some(lists),
-                Err(why) => drop(self.flows.outside.insert(table.session, why)),
+                Err(cause) => drop(self.flows.outside.insert(table.session, cause)),
             }
         }
         let head = |source| table.lists.as_ref().map_or(0, |lists| lists.head(source));
@@ -136,8 +136,12 @@ impl Tables {
     /// be called about once a second.
     pub fn maintain_cells(&mut self) {
         self.flows.cells.recycle();
-        let again =
-            self.flows.outside.iter().filter(|(_, why)| **why == OffloadRefusal::NoRoom).map(|(session, _)| *session);
+        let again = self
+            .flows
+            .outside
+            .iter()
+            .filter(|(_, cause)| **cause == OffloadRefusal::NoRoom)
+            .map(|(session, _)| *session);
         for session in again.take(RETRIES).collect::<Vec<_>>() {
             let Some(mut table) = self.flows.sessions.remove(&session) else { continue };
             self.flows.outside.remove(&session);

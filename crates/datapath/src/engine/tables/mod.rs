@@ -89,7 +89,7 @@ pub struct Tables {
     hot: HotManager,
     advertiser: RouterAdvertiser,
     answer_limits: AnswerLimits,
-    /// True until [`Tables::restored`]; see [`Limits::restoring`].
+    /// True until [`Tables::end_restoration`]; see [`Limits::restoring`].
     restoring: bool,
 }
 

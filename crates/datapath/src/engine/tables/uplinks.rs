@@ -56,7 +56,7 @@ impl Tables {
     }
 
     /// Ends the restoration of tunnels of an earlier run.
-    pub fn restored(&mut self) {
+    pub fn end_restoration(&mut self) {
         self.restoring = false;
     }
 

@@ -3,7 +3,7 @@
 use super::Tables;
 use crate::engine::answer::{ANSWERS, Answer};
 use crate::engine::counters::DropReason;
-use crate::engine::entry::{DATA, TUNNEL_ERROR, UplinkEntry, watched};
+use crate::engine::entry::{DATA, TUNNEL_ERROR, UplinkEntry, passes_watched_multiple};
 use crate::engine::event::{Event, PendingNotification};
 use crate::engine::index::{AddressKey, DownlinkId, address_keys};
 use crate::engine::inner::Inner;
@@ -249,7 +249,7 @@ impl Tables {
         }
         if !record.is_uncounted() {
             let before = record.state.count(packet.len());
-            if watched(record.watch(), before, packet.len()) {
+            if passes_watched_multiple(record.watch(), before, packet.len()) {
                 notify(Event::Volume { session: rule.session });
             }
         }

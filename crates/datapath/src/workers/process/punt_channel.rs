@@ -109,7 +109,7 @@ impl PuntChannel {
 
     /// Punt handler: returns the number of packets and the deferred notification. `None` if nothing
     /// was posted.
-    pub(crate) fn posted(&self) -> Option<(usize, Option<PendingNotification>)> {
+    pub(crate) fn take_posted(&self) -> Option<(usize, Option<PendingNotification>)> {
         if self.words[STATE].load(Acquire) != POSTED {
             return None;
         }
@@ -233,7 +233,7 @@ mod tests {
         let (ours, file) = PuntChannel::new().expect("memory");
         let [bell, back] = ours.bells().map(|bell| bell.try_clone_to_owned().expect("a descriptor"));
         let theirs = PuntChannel::from_fds(file.as_fd(), bell, back).expect("mapped");
-        assert!(ours.posted().is_none() && ours.is_through());
+        assert!(ours.take_posted().is_none() && ours.is_through());
         let v4 = PuntedPacket::Uplink("192.0.2.1:2152".parse().expect("one"), "192.0.2.2".parse().expect("one"));
         let v6 = PuntedPacket::Uplink("[2001:db8::1]:65535".parse().expect("one"), "2001:db8::2".parse().expect("one"));
         let put = [
@@ -255,14 +255,14 @@ mod tests {
             put.iter().enumerate().for_each(|(n, (packet, octets))| theirs.put(n, *packet, octets));
             theirs.post(put.len(), pending);
             assert!(!ours.is_through());
-            assert_eq!(ours.posted(), Some((put.len(), pending)));
+            assert_eq!(ours.take_posted(), Some((put.len(), pending)));
             let mut got = vec![];
             for (n, (packet, octets)) in put.iter().enumerate() {
                 assert_eq!((ours.take(n, 4, &mut got), &got[4..]), (*packet, &octets[..]));
             }
             ours.done();
             theirs.wait();
-            assert!(ours.posted().is_none() && ours.is_through());
+            assert!(ours.take_posted().is_none() && ours.is_through());
         }
     }
 }

@@ -56,7 +56,7 @@ impl PuntHandler {
                 return Ok(());
             }
             self.channel.bell().clear();
-            let Some((count, pending)) = self.channel.posted() else { continue };
+            let Some((count, pending)) = self.channel.take_posted() else { continue };
             let packets = buffers.iter_mut().take(count).enumerate();
             let packets: Vec<PuntedPacket> =
                 packets.map(|(n, buffer)| self.channel.take(n, HEADROOM, buffer)).collect();

@@ -242,8 +242,10 @@ impl SupervisorThread {
             std::thread::sleep(Duration::from_millis(1));
             self.check_starts(false);
             let ended = |post: &mut WorkerPost| post.holder.as_mut()?.process.reap();
-            if let Some(why) = self.posts.iter_mut().find_map(ended) {
-                return Err(io::Error::other(format!("the first one ended before it was ready ({why}); see the log")));
+            if let Some(reason) = self.posts.iter_mut().find_map(ended) {
+                return Err(io::Error::other(format!(
+                    "the first one ended before it was ready ({reason}); see the log"
+                )));
             }
             if begun.elapsed() > START_TIMEOUT {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "they were not ready within 10 s"));
@@ -309,7 +311,7 @@ impl SupervisorThread {
     fn reap(&mut self) {
         for number in 0..self.posts.len() {
             let post = &mut self.posts[number];
-            let Some(why) = post.holder.as_mut().and_then(|holder| holder.process.reap()) else { continue };
+            let Some(reason) = post.holder.as_mut().and_then(|holder| holder.process.reap()) else { continue };
             let started = post.starting_since.is_none();
             post.holder = None;
             post.ended += 1;
@@ -318,7 +320,7 @@ impl SupervisorThread {
                 post.empty_since = Instant::now();
             }
             let lost = self.clean_up(number);
-            warn!("data worker {number} ended ({why}) with at most {lost} packets; a standby takes over");
+            warn!("data worker {number} ended ({reason}) with at most {lost} packets; a standby takes over");
             let filled = match self.posts[number].failures {
                 ATTEMPTS.. => Err(io::Error::other("the last ones ended before they were ready")),
                 _ => self.fill_post(number),
@@ -329,9 +331,9 @@ impl SupervisorThread {
             }
         }
         if let Some(spare) = &mut self.spare
-            && let Some(why) = spare.process.reap()
+            && let Some(reason) = spare.process.reap()
         {
-            warn!("standby data worker ended ({why})");
+            warn!("standby data worker ended ({reason})");
             self.spare = None;
         }
     }

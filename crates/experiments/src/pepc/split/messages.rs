@@ -26,7 +26,7 @@ pub(super) struct Create {
 
 /// Contents of a Create Session Response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Created {
+pub(super) struct CreateSessionResponse {
     /// The sender's identifier of the session.
     pub(super) seid: u64,
     /// The sender's tunnel endpoint for the uplink.
@@ -94,7 +94,12 @@ fn tunnel(header: &OuterHeaderCreation) -> Option<Tunnel> {
 }
 
 /// Writes a Create Session Response.
-pub(super) fn accept(to: u64, created: &Created, sequence: u32, out: &mut Vec<u8>) -> Result<(), Failure> {
+pub(super) fn accept(
+    to: u64,
+    created: &CreateSessionResponse,
+    sequence: u32,
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
     let f_seid = FSeid::new(created.seid, Ipv4Addr::LOCALHOST.into());
     let mut response = SessionEstablishmentResponse::accepted(NODE, f_seid);
     response.created_pdrs.push(CreatedPdr {
@@ -107,12 +112,12 @@ pub(super) fn accept(to: u64, created: &Created, sequence: u32, out: &mut Vec<u8
 }
 
 /// Reads a Create Session Response.
-pub(super) fn accepted(message: &Message<'_>) -> Result<Created, Failure> {
+pub(super) fn accepted(message: &Message<'_>) -> Result<CreateSessionResponse, Failure> {
     let response = SessionEstablishmentResponse::parse(message).map_err(wrong)?;
     let f_teid = response.created_pdrs.iter().find_map(|created| created.f_teid);
     let end = f_teid.and_then(|f_teid| Some(Tunnel { teid: f_teid.teid()?, address: f_teid.address()? }));
     let (seid, tunnel) = response.up_f_seid.zip(end).ok_or_else(|| wrong(response.cause))?;
-    Ok(Created { seid: seid.seid, tunnel })
+    Ok(CreateSessionResponse { seid: seid.seid, tunnel })
 }
 
 /// Writes a Modify Bearer Request, which sends the downlink to another tunnel.
@@ -189,7 +194,7 @@ mod tests {
         let message = view(&out).unwrap();
         assert_eq!((created(&message).unwrap(), message.sequence()), (session, 3));
         assert!(out.len() < 400, "{}", out.len());
-        let answer = Created { seid: 9, tunnel: end(0x901, Ipv4Addr::new(192, 0, 2, 2)) };
+        let answer = CreateSessionResponse { seid: 9, tunnel: end(0x901, Ipv4Addr::new(192, 0, 2, 2)) };
         accept(7, &answer, 3, &mut out).unwrap();
         let message = view(&out).unwrap();
         assert_eq!((accepted(&message).unwrap(), message.seid()), (answer, 7));

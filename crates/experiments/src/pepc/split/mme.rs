@@ -4,7 +4,7 @@
 
 use super::link::LinkEnd;
 use super::messages::{self, Create};
-use super::{Done, ENB};
+use super::{ENB, WorkResult};
 use crate::pepc::events::{Event, Script};
 use crate::pepc::{Signalling, VISITORS};
 use std::collections::VecDeque;
@@ -104,7 +104,7 @@ impl Mme {
 }
 
 impl Signalling for Mme {
-    fn work(&mut self, due: u64) -> Result<Done, Failure> {
+    fn work(&mut self, due: u64) -> Result<WorkResult, Failure> {
         let Mme { ues, users, visitors, sgw, waiting, .. } = self;
         let mut ended = 0;
         sgw.inbox.take(|octets| {
@@ -137,6 +137,6 @@ impl Signalling for Mme {
             busy = true;
         }
         self.sgw.out.flush()?;
-        Ok(Done { ended, busy })
+        Ok(WorkResult { ended, busy })
     }
 }

@@ -34,7 +34,7 @@ mod pgw;
 mod relay;
 mod sgw;
 
-use super::{Done, Packets, Signalling, VISITORS};
+use super::{Packets, Signalling, VISITORS, WorkResult};
 pub(super) use link::Carrier;
 use mme::Mme;
 use pgw::Pgw;
@@ -84,12 +84,12 @@ impl Split {
 }
 
 impl Signalling for Gateways {
-    fn work(&mut self, _: u64) -> Result<Done, Failure> {
+    fn work(&mut self, _: u64) -> Result<WorkResult, Failure> {
         let mut busy = false;
         loop {
             let (sgw, pgw) = (self.sgw.work()?, self.pgw.work()?);
             if !sgw && !pgw {
-                return Ok(Done { ended: 0, busy });
+                return Ok(WorkResult { ended: 0, busy });
             }
             busy = true;
         }

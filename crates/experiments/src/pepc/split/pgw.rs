@@ -3,7 +3,7 @@
 //! It holds them in the tables of the user plane and decides on packets by these.
 
 use super::link::LinkEnd;
-use super::messages::{self, Created};
+use super::messages::{self, CreateSessionResponse};
 use vireo_bench::upf::network::UPF_N3;
 use vireo_config::Failure;
 use vireo_datapath::{
@@ -51,7 +51,7 @@ impl Pgw {
                     *place = Some(session);
                 }
                 let tunnel = messages::end(session.teid.0, UPF_N3);
-                messages::accept(asked.seid, &Created { seid, tunnel }, sequence, octets)?;
+                messages::accept(asked.seid, &CreateSessionResponse { seid, tunnel }, sequence, octets)?;
                 return out.send(octets);
             }
             let Some(session) = sessions.get_mut(message.seid() as usize).and_then(Option::take) else {

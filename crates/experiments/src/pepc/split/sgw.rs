@@ -3,7 +3,7 @@
 //! Its signalling sends a request to the P-GW-like part for events that concern the P-GW.
 
 use super::link::LinkEnd;
-use super::messages::{self, Create, Created};
+use super::messages::{self, Create, CreateSessionResponse};
 use super::relay::{Bearer, Relay, S1, S5, TunnelEnd};
 use std::net::{IpAddr, Ipv4Addr};
 use vireo_config::Failure;
@@ -13,11 +13,11 @@ use vireo_wire::gtpu;
 use vireo_wire::pfcp::{Message, MessageType};
 
 /// Capacity for pending transactions with the P-GW: more than the events in progress.
-const WAITING: usize = 256;
+const TRANSACTION_CAPACITY: usize = 256;
 
 /// A pending request to the P-GW and its origin.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct PendingTransaction {
     /// Sequence number of the MME's request.
     request: u32,
     index: u32,
@@ -40,7 +40,7 @@ pub(super) struct Sgw {
     free: Vec<u32>,
     mme: LinkEnd,
     pgw: LinkEnd,
-    waiting: [Option<Waiting>; WAITING],
+    waiting: [Option<PendingTransaction>; TRANSACTION_CAPACITY],
     sequence: u32,
     octets: Vec<u8>,
     /// Number of End Markers sent.
@@ -55,7 +55,7 @@ impl Sgw {
             free: (0..bearers).rev().collect(),
             mme,
             pgw,
-            waiting: [None; WAITING],
+            waiting: [None; TRANSACTION_CAPACITY],
             sequence: 0,
             octets: vec![],
             markers: 0,
@@ -86,7 +86,7 @@ struct Parts<'a> {
     relay: &'a mut Relay,
     sessions: &'a mut [Session],
     free: &'a mut Vec<u32>,
-    waiting: &'a mut [Option<Waiting>; WAITING],
+    waiting: &'a mut [Option<PendingTransaction>; TRANSACTION_CAPACITY],
     sequence: &'a mut u32,
     octets: &'a mut Vec<u8>,
     markers: &'a mut u64,
@@ -144,14 +144,14 @@ impl Parts<'_> {
 
     fn remember(&mut self, request: u32, index: u32) -> u32 {
         *self.sequence = (*self.sequence + 1) & 0xff_ffff;
-        self.waiting[*self.sequence as usize % WAITING] = Some(Waiting { request, index });
+        self.waiting[*self.sequence as usize % TRANSACTION_CAPACITY] = Some(PendingTransaction { request, index });
         *self.sequence
     }
 
     /// Handles a response of the P-GW and writes the response to the MME.
     fn answer(&mut self, message: &Message<'_>) -> Result<(), Failure> {
-        let waiting = self.waiting[message.sequence() as usize % WAITING].take();
-        let Waiting { request, index } = waiting.ok_or_else(unknown_session)?;
+        let waiting = self.waiting[message.sequence() as usize % TRANSACTION_CAPACITY].take();
+        let PendingTransaction { request, index } = waiting.ok_or_else(unknown_session)?;
         let session = self.sessions.get_mut(index as usize).ok_or_else(unknown_session)?;
         let bearer = self.relay.bearers.get_mut(index as usize).ok_or_else(unknown_session)?;
         if message.message_type() == MessageType::SESSION_ESTABLISHMENT_RESPONSE {
@@ -159,7 +159,7 @@ impl Parts<'_> {
             session.pgw = created.seid;
             let own = Teid::from_index(index, 1);
             *bearer = Bearer::new(own.0, session.enb, tunnel_end(created.tunnel));
-            let answer = Created { seid: index.into(), tunnel: messages::end(own.0, S1) };
+            let answer = CreateSessionResponse { seid: index.into(), tunnel: messages::end(own.0, S1) };
             return messages::accept(session.mme, &answer, request, self.octets);
         }
         messages::granted(message)?;

@@ -1,6 +1,6 @@
 //! Claims of the paper on the user plane in a public cloud.
 
-use super::super::source::Expected::Ours;
+use super::super::source::Prediction::Ours;
 use super::super::source::{Answer, Claim, Source};
 use vireo_bench::results::Bound::{About, AtLeast, AtMost, Below};
 

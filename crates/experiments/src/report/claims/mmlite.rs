@@ -1,6 +1,6 @@
 //! Claims of the MMLite paper.
 
-use super::super::source::Expected::{Baseline, Between, Ours, OverBaseline};
+use super::super::source::Prediction::{Baseline, Between, Ours, OverBaseline};
 use super::super::source::{Answer, Claim, Source};
 use vireo_bench::results::Bound::{About, Above, AtLeast, AtMost, Below};
 

@@ -1,6 +1,6 @@
 //! Claims of the paper on stateless network functions.
 
-use super::super::source::Expected::Ours;
+use super::super::source::Prediction::Ours;
 use super::super::source::{Answer, Claim, Source};
 use vireo_bench::results::Bound::{Above, AtLeast, AtMost};
 

@@ -220,7 +220,7 @@ impl HostIo for Io<'_> {
     }
 
     fn node_of_ue_known(&mut self, slot: u32, node: AssocId) {
-        self.host.ues.nodes.moved(UeKey::Own(slot), [None; 2], [Some(node), None]);
+        self.host.ues.nodes.update_connections(UeKey::Own(slot), [None; 2], [Some(node), None]);
     }
 
     fn event(&mut self, slot: u32, notice: UeNotice) -> UeMail {
@@ -258,7 +258,7 @@ impl HostIo for Io<'_> {
     }
 
     fn handed_off(&mut self) -> TakeoverSet {
-        self.host.store.as_mut().map(|store| store.take_handed()).unwrap_or_default()
+        self.host.store.as_mut().map(|store| store.take_handed_off()).unwrap_or_default()
     }
 
     fn store_own_entries(&mut self, ues: &[(Ltmsi, Vec<u8>)]) {

@@ -2,7 +2,7 @@
 
 use super::super::message::{Input, Message, NumberedInput};
 use super::super::mutation::Mutation;
-use super::super::network::{Due, Network};
+use super::super::network::{Network, TimerEvent};
 use super::super::ues::{EffectRoute, Outbox, UeEvent, admitted};
 use super::Host;
 use vireo_core::amf::access;
@@ -10,7 +10,7 @@ use vireo_core::amf::context::{self, EncodedContext};
 use vireo_core::amf::n2::Route;
 use vireo_core::placement::balance::HostId;
 use vireo_core::placement::cluster::ClusterMap;
-use vireo_core::placement::host::{self as machine, ProposalVerdict};
+use vireo_core::placement::host::{self as machine, ProposalDecision};
 use vireo_core::placement::message::ToReplica;
 use vireo_core::placement::replica::Proposal;
 use vireo_core::step::Effect;
@@ -26,22 +26,22 @@ impl Host {
         Some(Proposal { base: own.versions.ephemeral, perpetual_version, ..proposal.clone() })
     }
 
-    /// Returns the verdict of an owner that checks the base of a proposal but not its epoch, or
+    /// Returns the decision of an owner that checks the base of a proposal but not its epoch, or
     /// that keeps the identifiers of a refused proposal.
-    pub(super) fn injected_verdict(
+    pub(super) fn injected_decision(
         &mut self,
         network: &mut Network,
-        verdict: Option<ProposalVerdict<u32>>,
+        decision: Option<ProposalDecision<u32>>,
         proposal: &Proposal,
-    ) -> Option<ProposalVerdict<u32>> {
-        if verdict != Some(ProposalVerdict::Refuse) {
-            return verdict;
+    ) -> Option<ProposalDecision<u32>> {
+        if decision != Some(ProposalDecision::Refuse) {
+            return decision;
         }
         let Some(slot) = self.ues.slot_of(proposal.ltmsi) else {
             if network.is(Mutation::EpochNotChecked) {
                 self.act_as_former_owner(network, proposal);
             }
-            return verdict;
+            return decision;
         };
         if network.is(Mutation::IdentifierKept) {
             let outbox: Option<Outbox> = postcard::from_bytes(&proposal.outbox).ok();
@@ -58,7 +58,7 @@ impl Host {
         let is_injected = network.is(Mutation::EpochNotChecked) && !is_current && self.ues.is_idle(slot);
         let before = self.ues.get(slot).filter(|_| is_injected).map(|ue| ue.context.clone());
         let before = before.filter(|before| proposal.context(before).is_some());
-        before.map(|before| ProposalVerdict::Commit { slot, before }).or(verdict)
+        before.map(|before| ProposalDecision::Commit { slot, before }).or(decision)
     }
 
     /// Sends the effects of a proposal on this host's copy of a UE, which it has handed off.
@@ -110,7 +110,7 @@ impl Host {
         let copy = store.and_then(|store| store.read_for_serving(ltmsi));
         if let Some(deadline) = copy.and_then(|copy| context::decode(&copy).ok()?.deadline()) {
             let after = deadline.since(network.time(self.process)).0;
-            network.due(self.process, after + 1, Due::ReplicaDeadline(ltmsi));
+            network.due(self.process, after + 1, TimerEvent::ReplicaDeadline(ltmsi));
         }
     }
 

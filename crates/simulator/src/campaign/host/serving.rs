@@ -2,14 +2,14 @@
 
 use super::super::message::{Input, NumberedInput};
 use super::super::mutation::Mutation;
-use super::super::network::{Due, Network};
+use super::super::network::{Network, TimerEvent};
 use super::super::ues::{self, CommitTerms, Outbox, Step, UeEvent, UeKey};
 use super::Host;
 use std::rc::Rc;
 use vireo_core::amf::access;
 use vireo_core::amf::context;
 use vireo_core::placement::balance::HostId;
-use vireo_core::placement::host::{NamedUe, ProposalVerdict, ServedInput, StepOutbox, named_ue};
+use vireo_core::placement::host::{NamedUe, ProposalDecision, ServedInput, StepOutbox, named_ue};
 use vireo_core::placement::ran_nodes::MessageTarget;
 use vireo_core::placement::replica::{Proposal, ProposalResult, ServedStep};
 use vireo_core::step::Effect;
@@ -53,7 +53,7 @@ impl Host {
         while let Some(ServedInput { ltmsi, input, .. }) = self.machine().and_then(|machine| machine.next_served()) {
             self.ues.served.insert(ltmsi, input);
             let after = network.step_delay(self.process);
-            network.due(self.process, after, Due::Served(ltmsi));
+            network.due(self.process, after, TimerEvent::Served(ltmsi));
         }
     }
 
@@ -119,13 +119,13 @@ impl Host {
     pub(super) fn on_proposal(&mut self, network: &mut Network, from: HostId, proposal: &Proposal) {
         let altered = self.injected_base(network, proposal);
         let proposal = altered.as_ref().unwrap_or(proposal);
-        let verdict = self.drive(network, |machine, io| machine.judge_proposal(from, proposal, io));
-        let is_committed = match self.injected_verdict(network, verdict, proposal) {
-            Some(ProposalVerdict::Commit { slot, before }) => {
+        let decision = self.drive(network, |machine, io| machine.check_proposal(from, proposal, io));
+        let is_committed = match self.injected_decision(network, decision, proposal) {
+            Some(ProposalDecision::Commit { slot, before }) => {
                 self.commit_proposal(network, (slot, from), proposal, &before)
             }
-            Some(ProposalVerdict::Refuse) => false,
-            Some(ProposalVerdict::Repeat) | None => return,
+            Some(ProposalDecision::Refuse) => false,
+            Some(ProposalDecision::Repeat) | None => return,
         };
         network.proposals.0 += u64::from(is_committed);
         network.proposals.1 += u64::from(!is_committed);

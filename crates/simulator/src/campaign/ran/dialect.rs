@@ -169,10 +169,10 @@ impl Node {
     }
 
     /// Takes a UE out of a RAN node for a handover by Xn or X2.
-    pub(super) fn hand_over(&mut self, ran: RanUeNgapId, capability: (u8, u8)) -> Option<HandoverContext> {
+    pub(super) fn take_handover_context(&mut self, ran: RanUeNgapId, capability: (u8, u8)) -> Option<HandoverContext> {
         let handover = match self {
-            Node::Gnb(gnb) => gnb.hand_over(ran, capability),
-            Node::Enb(enb) => enb.hand_over(ran, capability),
+            Node::Gnb(gnb) => gnb.handover_context(ran, capability),
+            Node::Enb(enb) => enb.handover_context(ran, capability),
         };
         let handover = handover.ok()?;
         match self {
@@ -465,7 +465,7 @@ impl Phone {
 
     /// Hands the connected UE over to the other system, with the value of the NAS transparent
     /// container in its command. It is `spare` if it cannot move, and false is returned.
-    pub(super) fn hand_over(&mut self, container: &[u8], spare: Phone) -> bool {
+    pub(super) fn apply_handover_command(&mut self, container: &[u8], spare: Phone) -> bool {
         let moved = match std::mem::replace(self, spare) {
             Phone::Nr(ue) => ue.into_eps(container).map(|ue| Phone::Eps(Box::new(ue))),
             Phone::Eps(ue) => ue.into_nr(container).map(|ue| Phone::Nr(Box::new(ue))),

@@ -5,8 +5,8 @@
 //! the command has arrived.
 
 use super::associations::dialect_of;
-use super::course::{Course, Move};
 use super::dialect::{PreparedTarget, target_released};
+use super::handover_outcome::{HandoverOutcome, Move};
 use super::{GNBS, NODES, Phone, Ran, UeWait, keys};
 use crate::campaign::network::Network;
 use crate::campaign::oracle::Violation;
@@ -28,21 +28,21 @@ impl Ran {
     pub(super) fn system_handover(&mut self, network: &mut Network, n: usize, ran: RanUeNgapId) {
         let at = self.devices[n].at;
         let to = (at / GNBS * GNBS + GNBS + network.random.random_range(0..GNBS)) % NODES;
-        let course = match network.random.random_range(0..20) {
-            0 | 1 => Course::TargetRefuses,
-            2 | 3 => Course::SourceCancels,
-            4 => Course::RadioLinkLost,
-            _ => Course::Arrives,
+        let outcome = match network.random.random_range(0..20) {
+            0 | 1 => HandoverOutcome::TargetRefuses,
+            2 | 3 => HandoverOutcome::SourceCancels,
+            4 => HandoverOutcome::RadioLinkLost,
+            _ => HandoverOutcome::Arrives,
         };
         let mut out = Outbox::default();
-        let is_refused = course == Course::TargetRefuses;
+        let is_refused = outcome == HandoverOutcome::TargetRefuses;
         let is_required = self.nodes[to].is_up()
             && self.nodes[at].require_system_handover(ran, &self.nodes[to], is_refused, &mut out);
         if !is_required {
             return self.on_ue_timeout(network, n);
         }
         self.devices[n].wait = Some(UeWait::Moved);
-        self.devices[n].moving = Some(Move { to, course, prepared: None });
+        self.devices[n].moving = Some(Move { to, outcome, prepared: None });
         self.send(network, at, &out);
     }
 
@@ -53,7 +53,7 @@ impl Ran {
         let moving = device.moving.as_mut().filter(|moving| is_here && moving.to == node && moving.prepared.is_none());
         let Some(moving) = moving else { return self.nodes[node].drop_connection(prepared.target) };
         moving.prepared = Some(prepared);
-        if moving.course == Course::SourceCancels {
+        if moving.outcome == HandoverOutcome::SourceCancels {
             let (at, mut out) = (device.at, Outbox::default());
             self.nodes[node].drop_connection(prepared.target);
             self.nodes[at].cancel_handover(prepared.source, &mut out);
@@ -65,21 +65,21 @@ impl Ran {
     pub(super) fn on_command(&mut self, network: &mut Network, n: usize, target: RanUeNgapId, nas: &[u8]) {
         let device = &mut self.devices[n];
         let is_own = |moving: &mut Move| moving.prepared.is_some_and(|prepared| prepared.target == target);
-        let Some(Move { to, course, prepared: Some(prepared) }) = device.moving.take_if(is_own) else { return };
-        if course == Course::SourceCancels {
+        let Some(Move { to, outcome, prepared: Some(prepared) }) = device.moving.take_if(is_own) else { return };
+        if outcome == HandoverOutcome::SourceCancels {
             // The command crosses the cancellation.
-            device.moving = Some(Move { to, course, prepared: Some(prepared) });
+            device.moving = Some(Move { to, outcome, prepared: Some(prepared) });
             return;
         }
         // A target that has reset its connections meanwhile does not serve the UE, which returns to
         // the source (TS 36.331 5.4.3.5, TS 38.331 5.4.3.5).
         let is_prepared = self.nodes[to].owner(target) == Some(n as u32);
-        if course == Course::RadioLinkLost || !is_prepared {
+        if outcome == HandoverOutcome::RadioLinkLost || !is_prepared {
             self.nodes[to].drop_connection(target);
             return self.on_ue_timeout(network, n);
         }
         let spare = Phone::new(device.ue.dialect(), Usim::new(device.ue.supi(), keys()));
-        if !device.ue.hand_over(nas, spare) {
+        if !device.ue.apply_handover_command(nas, spare) {
             return network.oracle.record_violation(Violation::Ue(n, ue::Violation::AccessKey));
         }
         let from = std::mem::replace(&mut device.at, to);

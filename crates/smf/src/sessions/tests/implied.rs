@@ -52,7 +52,7 @@ impl World {
             self.replies.push(Reply { status: 201, location, ..Reply::default() });
         }
         let result = taken.refuses.unwrap_or(N1N2TransferResult::Initiated);
-        self.smf.transferred(of, result, self.now);
+        self.smf.on_transfer_result(of, result, self.now);
     }
 
     fn spared(&self) -> u32 {

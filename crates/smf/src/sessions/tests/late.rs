@@ -54,7 +54,7 @@ fn database_timeout_is_answered_without_effect() {
         } else {
             OperationResult::Changed(Err(error))
         };
-        world.smf.answered(storage::ltmsi(job.name), done, world.now);
+        world.smf.on_database_result(storage::ltmsi(job.name), done, world.now);
         world.act();
         assert_eq!(world.last().status, 500, "{:?}", world.last());
     };

@@ -85,11 +85,11 @@ fn idle_answer_of_amf_is_read_by_smf() {
     ] {
         let reply = transfer_reply("http://amf", (supi, 7), result);
         let json = Message::from_json(reply.message.encode("application/json").1);
-        let read = wire::transferred(Ok(Reply { message: json, ..reply.clone() }));
-        assert_eq!((read, wire::transferred(Ok(reply))), (result, result));
+        let read = wire::transfer_result(Ok(Reply { message: json, ..reply.clone() }));
+        assert_eq!((read, wire::transfer_result(Ok(reply))), (result, result));
     }
     let cause = |cause: &str| vireo_sbi::common::ProblemDetails::new(409, cause, "");
-    let read = |problem| wire::transferred(Ok(Reply { status: 409, ..Reply::problem(&problem) }));
+    let read = |problem| wire::transfer_result(Ok(Reply { status: 409, ..Reply::problem(&problem) }));
     assert_eq!(read(cause("UE_IN_CM_IDLE_STATE")), N1N2TransferResult::Idle);
     assert_eq!(read(cause("TEMPORARY_REJECT_HANDOVER_ONGOING")), N1N2TransferResult::Unreachable);
 }

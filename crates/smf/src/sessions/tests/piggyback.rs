@@ -136,7 +136,7 @@ fn create_is_answered_after_transfer() {
         world.upf_answers_one();
         let actions = world.smf.take_actions();
         let [Action::Transfer { of, .. }] = actions[..] else { panic!("{actions:?}") };
-        world.smf.transferred(of, result, world.now);
+        world.smf.on_transfer_result(of, result, world.now);
         let answer = world.smf.actions.first();
         let Some(Action::Reply(_, Reply { status: 201, .. })) = answer else { panic!("{answer:?}") };
     }

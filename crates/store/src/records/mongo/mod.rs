@@ -173,7 +173,7 @@ impl MongoRecords {
         });
         match &answer {
             Err(Failure::Record(RecordError::Down(_) | RecordError::OutcomeUnknown(_))) => self.pause.failed(),
-            _ => self.pause.succeeded(),
+            _ => self.pause.reset(),
         }
         answer
     }
@@ -270,7 +270,7 @@ impl MongoRecords {
             }));
         }
         match works {
-            Some(true) => self.pause.succeeded(),
+            Some(true) => self.pause.reset(),
             Some(false) => self.pause.failed(),
             None => {}
         }

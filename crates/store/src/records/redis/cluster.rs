@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// Maximum pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// Interval of slot map requests while a master has too few replicas.
-const LOOK_FOR_REPLICAS: Duration = Duration::from_secs(1);
+const REPLICA_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of records whose unconfirmed commit is remembered.
 const UNSURE: usize = 65_536;
 
@@ -230,18 +230,18 @@ impl RedisCluster {
                     || matches!(answers.pop(), Some(Value::Int(n)) if n >= i64::from(required_replicas));
                 self.stale |= !confirmed;
                 for (index, answer) in indexes.iter().zip(answers) {
-                    self.answered(&mut items[*index], answer, node, confirmed);
+                    self.on_answer(&mut items[*index], answer, node, confirmed);
                 }
             }
             Err(error) => {
                 self.stale = true;
-                indexes.iter().for_each(|index| self.failed(&mut items[*index], &error));
+                indexes.iter().for_each(|index| self.on_failure(&mut items[*index], &error));
             }
         }
     }
 
     /// Handles the answer of a node to an operation.
-    fn answered(&mut self, item: &mut Item<'_>, answer: Value, node: &str, confirmed: bool) {
+    fn on_answer(&mut self, item: &mut Item<'_>, answer: Value, node: &str, confirmed: bool) {
         item.sent_to = None;
         if let Value::ServerError(error) = &answer {
             match Redirect::from_error(error, node) {
@@ -280,7 +280,7 @@ impl RedisCluster {
     }
 
     /// Handles a failed request to a node.
-    fn failed(&mut self, item: &mut Item<'_>, error: &RecordError) {
+    fn on_failure(&mut self, item: &mut Item<'_>, error: &RecordError) {
         item.sent_to = None;
         item.reason = error.clone();
         if let (Operation::Change(_), RecordError::OutcomeUnknown(_)) = (item.operation, error) {
@@ -293,7 +293,7 @@ impl RedisCluster {
     fn refresh_map(&mut self) {
         let missing = self.config.confirm > 0
             && self.map.nodes.iter().any(|node| self.map.lacks_replicas(node, self.config.confirm));
-        let due = self.map_requested_at.is_none_or(|at| at.elapsed() > LOOK_FOR_REPLICAS);
+        let due = self.map_requested_at.is_none_or(|at| at.elapsed() > REPLICA_POLL_INTERVAL);
         if !(self.stale || (missing && due)) {
             return;
         }

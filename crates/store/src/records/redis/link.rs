@@ -68,7 +68,7 @@ impl RedisConnection {
         match send(&mut connection) {
             Ok(answer) => {
                 self.connection = Some(connection);
-                self.pause.succeeded();
+                self.pause.reset();
                 Ok(answer)
             }
             // The connection works; the server refused the request.
@@ -107,7 +107,7 @@ impl RedisConnection {
 
     /// Starts the back-off and returns the error.
     fn failed(&mut self, error: RecordError) -> RecordError {
-        self.pause.failed();
+        self.pause.extend();
         error
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{PASSWORD, TlsFiles, URL_PASSWORD};
-use vireo_pki::{Authority, Signed};
+use vireo_pki::{Authority, SignedCertificate};
 
 /// A server with TLS, and the files of a client.
 struct TlsServer {
@@ -21,7 +21,7 @@ impl TlsServer {
         let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).expect("written");
         write("ca.pem", &authority.certificate());
         write("other-ca.pem", &other.certificate());
-        for (name, Signed { certificate, key, .. }) in [("client", &client), ("foreign", &foreign)] {
+        for (name, SignedCertificate { certificate, key, .. }) in [("client", &client), ("foreign", &foreign)] {
             write(&format!("{name}.pem"), certificate);
             write(&format!("{name}.key"), key);
         }

@@ -124,7 +124,7 @@ fn late_commit_is_found_later() {
             established(&SessionEstablishmentResponse::parse(&Message::new(&out[0].1).unwrap()).unwrap());
         if !asked {
             let found = OperationResult::Loaded(Ok(Some(world.record())));
-            world.with(|stored, on| stored.answered(on, shared_record::name(RECORD), found));
+            world.with(|stored, on| stored.on_result(on, shared_record::name(RECORD), found));
             assert_eq!(world.bench.upf.sessions(), 1);
         }
         assert_eq!(world.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED);
@@ -132,7 +132,7 @@ fn late_commit_is_found_later() {
         // A removed session is not restored by a read that started before.
         let found = OperationResult::Loaded(Ok(Some(world.record())));
         world.delete(seid);
-        world.with(|stored, on| stored.answered(on, shared_record::name(RECORD), found));
+        world.with(|stored, on| stored.on_result(on, shared_record::name(RECORD), found));
         assert_eq!(world.bench.upf.sessions(), 0);
     }
 }

@@ -3,8 +3,8 @@
 //! It is used as that of 5GMM ([`crate::amf::engine::protection`]), with the same states and
 //! protections.
 
-use crate::amf::engine::protection::{Condition, Exchange, Protection, Rule, UNPROVED};
-use crate::amf::procedures::common::security_setup::Awaited;
+use crate::amf::engine::protection::{Condition, Exchange, Protection, Rule, WITHOUT_VERIFIED_MAC};
+use crate::amf::procedures::common::security_setup::AwaitedResponse;
 use crate::schedule::kind::emm;
 
 /// Uplink message of EPS NAS, by its message type (TS 24.301 table 9.8.1).
@@ -172,14 +172,14 @@ pub const TABLE: &[Rule<Message>] = &[
         messages: &[M::SecurityModeComplete],
         states: &[NoContext, Context, Established],
         allowed: &[NewContext],
-        condition: Condition::Awaited(Awaited::SecurityMode),
+        condition: Condition::Awaits(AwaitedResponse::SecurityMode),
         clause: "4.4.4.3, 5.4.3.3, 5.4.3.4; TS 33.401 7.2.4.4",
         stricter: None,
     },
     Rule {
         messages: &[M::AttachRequest],
         states: &[NoContext],
-        allowed: UNPROVED,
+        allowed: WITHOUT_VERIFIED_MAC,
         condition: Condition::Always,
         clause: "4.4.4.3",
         stricter: None,
@@ -187,7 +187,7 @@ pub const TABLE: &[Rule<Message>] = &[
     Rule {
         messages: &[M::UpdateRequest],
         states: &[NoContext],
-        allowed: UNPROVED,
+        allowed: WITHOUT_VERIFIED_MAC,
         condition: Condition::First,
         clause: "4.4.4.3, 5.5.3.2.5",
         stricter: Some("it is rejected: the UE has to attach"),
@@ -203,23 +203,23 @@ pub const TABLE: &[Rule<Message>] = &[
              GUTI changes nothing of that UE; the UE of this connection has proved its keys by the first message",
         ),
     },
-    Rule::awaited(&[M::IdentityResponse], Awaited::Identity, "4.4.4.3", None),
+    Rule::awaited(&[M::IdentityResponse], AwaitedResponse::Identity, "4.4.4.3", None),
     Rule::awaited(
         &[M::AuthenticationResponse, M::AuthenticationFailure],
-        Awaited::Challenge,
+        AwaitedResponse::Challenge,
         "4.4.4.3",
         Some("only while an Authentication Request is not answered"),
     ),
     Rule::awaited(
         &[M::SecurityModeReject],
-        Awaited::SecurityMode,
+        AwaitedResponse::SecurityMode,
         "4.4.4.3, 5.4.3.5",
         Some("only while a Security Mode Command is not answered"),
     ),
     Rule {
         messages: &[M::DetachRequest],
         states: &[NoContext],
-        allowed: UNPROVED,
+        allowed: WITHOUT_VERIFIED_MAC,
         condition: Condition::Always,
         clause: "4.4.4.3",
         stricter: Some("it is answered, and an attach that runs goes on, so that nobody else can end it"),
@@ -235,7 +235,7 @@ pub const TABLE: &[Rule<Message>] = &[
     Rule {
         messages: &[M::ServiceRequest, M::ExtendedServiceRequest, M::ControlPlaneServiceRequest],
         states: &[NoContext],
-        allowed: UNPROVED,
+        allowed: WITHOUT_VERIFIED_MAC,
         condition: Condition::First,
         clause: "4.4.4.3, 5.6.1.5",
         stricter: Some("it is rejected with #9"),

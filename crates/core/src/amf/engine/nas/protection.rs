@@ -6,7 +6,7 @@
 //! not expect.
 
 use crate::amf::context::{Procedure, RanContext, UeContext};
-use crate::amf::procedures::common::security_setup::Awaited;
+use crate::amf::procedures::common::security_setup::AwaitedResponse;
 
 /// Security of the N1 NAS signalling connection (TS 24.501 4.4.2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ pub enum Condition {
     /// The message is the first one of its connection.
     First,
     /// The network waits for this response.
-    Awaited(Awaited),
+    Awaits(AwaitedResponse),
 }
 
 /// State of the connection that a [`Condition`] refers to.
@@ -163,13 +163,13 @@ pub struct Situation {
     /// The message is the first one of its connection.
     pub first: bool,
     /// Response that the network waits for.
-    pub awaited: Awaited,
+    pub awaited: AwaitedResponse,
 }
 
 impl Situation {
     /// Returns the situation of a UE's connection.
     pub fn from_context(ue: &UeContext, first: bool) -> Self {
-        let awaited = ue.procedure.as_ref().map_or(Awaited::Nothing, Procedure::awaited);
+        let awaited = ue.procedure.as_ref().map_or(AwaitedResponse::Nothing, Procedure::awaited);
         Situation { first, awaited }
     }
 
@@ -177,7 +177,7 @@ impl Situation {
         match condition {
             Condition::Always => true,
             Condition::First => self.first,
-            Condition::Awaited(awaited) => self.awaited == awaited,
+            Condition::Awaits(awaited) => self.awaited == awaited,
         }
     }
 }
@@ -202,12 +202,12 @@ impl<M> Rule<M> {
     /// Returns the rule of an answer to the network that needs no protection while it is awaited.
     pub const fn awaited(
         messages: &'static [M],
-        awaited: Awaited,
+        awaited: AwaitedResponse,
         clause: &'static str,
         stricter: Option<&'static str>,
     ) -> Self {
-        let condition = Condition::Awaited(awaited);
-        Rule { messages, states: &[NoContext, Context], allowed: UNPROVED, condition, clause, stricter }
+        let condition = Condition::Awaits(awaited);
+        Rule { messages, states: &[NoContext, Context], allowed: WITHOUT_VERIFIED_MAC, condition, clause, stricter }
     }
 
     /// Returns the rule of a message type that is not known: the answer to it needs no protection
@@ -216,7 +216,7 @@ impl<M> Rule<M> {
         Rule {
             messages,
             states: &[NoContext],
-            allowed: UNPROVED,
+            allowed: WITHOUT_VERIFIED_MAC,
             condition: Condition::Always,
             clause: "7.4",
             stricter: None,
@@ -270,7 +270,7 @@ const EARLY: &[Message] = &[
     M::ServiceRequest,
 ];
 
-pub(crate) const UNPROVED: &[Protection] = &[Plain, Unverified];
+pub(crate) const WITHOUT_VERIFIED_MAC: &[Protection] = &[Plain, Unverified];
 
 /// The rules. A message is accepted if any rule accepts it.
 pub const TABLE: &[Rule] = &[
@@ -294,14 +294,14 @@ pub const TABLE: &[Rule] = &[
         messages: &[M::SecurityModeComplete],
         states: &[NoContext, Context, Established],
         allowed: &[NewContext],
-        condition: Condition::Awaited(Awaited::SecurityMode),
+        condition: Condition::Awaits(AwaitedResponse::SecurityMode),
         clause: "4.4.4.3, 5.4.2.3, 5.4.2.4; TS 33.501 6.7.2",
         stricter: None,
     },
     Rule {
         messages: &[M::RegistrationRequest],
         states: &[NoContext],
-        allowed: UNPROVED,
+        allowed: WITHOUT_VERIFIED_MAC,
         condition: Condition::Always,
         clause: "4.4.4.3 a",
         stricter: None,
@@ -317,29 +317,29 @@ pub const TABLE: &[Rule] = &[
              5G-GUTI changes nothing of that UE; the UE of this connection has proved its keys by the first message",
         ),
     },
-    Rule::awaited(&[M::IdentityResponse], Awaited::Identity, "4.4.4.3 b", None),
+    Rule::awaited(&[M::IdentityResponse], AwaitedResponse::Identity, "4.4.4.3 b", None),
     Rule::awaited(
         &[M::AuthenticationResponse],
-        Awaited::Challenge,
+        AwaitedResponse::Challenge,
         "4.4.4.3 c",
         Some("only while an Authentication Request is not answered"),
     ),
     Rule::awaited(
         &[M::AuthenticationFailure],
-        Awaited::Challenge,
+        AwaitedResponse::Challenge,
         "4.4.4.3 d",
         Some("only while an Authentication Request is not answered"),
     ),
     Rule::awaited(
         &[M::SecurityModeReject],
-        Awaited::SecurityMode,
+        AwaitedResponse::SecurityMode,
         "4.4.4.3 e, 5.4.2.5",
         Some("only while a Security Mode Command is not answered"),
     ),
     Rule {
         messages: &[M::DeregistrationRequest],
         states: &[NoContext],
-        allowed: UNPROVED,
+        allowed: WITHOUT_VERIFIED_MAC,
         condition: Condition::Always,
         clause: "4.4.4.3 f",
         stricter: Some("it is answered, and a registration that runs goes on, so that nobody else can end it"),
@@ -363,7 +363,7 @@ pub const TABLE: &[Rule] = &[
     Rule {
         messages: &[M::ServiceRequest],
         states: &[NoContext],
-        allowed: UNPROVED,
+        allowed: WITHOUT_VERIFIED_MAC,
         condition: Condition::First,
         clause: "4.4.4.3 h, 5.6.1.5",
         stricter: Some("it is rejected with #9"),

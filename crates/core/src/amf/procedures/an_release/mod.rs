@@ -11,7 +11,7 @@ use crate::step::{Effect, Kind, Note, StepContext};
 use vireo_types::Instant;
 
 /// Handles UE CONTEXT RELEASE REQUEST: sends UE CONTEXT RELEASE COMMAND with the same cause.
-pub fn requested(ctx: &mut StepContext<'_, '_>, cause: Cause) {
+pub fn on_request(ctx: &mut StepContext<'_, '_>, cause: Cause) {
     if !ctx.ue.connection.is_some_and(|c| matches!(c.ran, RanContext::Releasing { .. })) {
         ctx.release(cause);
     }
@@ -19,7 +19,7 @@ pub fn requested(ctx: &mut StepContext<'_, '_>, cause: Cause) {
 
 /// Handles the end of the NG connection: the RAN node has released the UE or did not respond, or
 /// the association was lost.
-pub fn released(ctx: &mut StepContext<'_, '_>) {
+pub fn on_release(ctx: &mut StepContext<'_, '_>) {
     let connection = ctx.ue.connection.take();
     if let Some(RanContext::Releasing { deadline }) = connection.map(|c| c.ran) {
         let since = Instant(deadline.0.saturating_sub(ctx.env.config.timers.ran_response.0));

@@ -47,7 +47,7 @@ pub fn is_restricted_here(ue: &UeContext) -> bool {
 
 /// Returns those of these sessions, one bit each, whose user plane the UE may have where it is: in
 /// a non-allowed area that of emergency services alone.
-pub fn permitted(ctx: &StepContext<'_, '_>, sessions: u16) -> u16 {
+pub fn permitted_sessions(ctx: &StepContext<'_, '_>, sessions: u16) -> u16 {
     if !is_restricted_here(ctx.ue) {
         return sessions;
     }

@@ -7,12 +7,12 @@ use crate::step::StepContext;
 use vireo_types::Duration;
 
 /// Time for which the security context and the GUTI of a deregistered UE are kept.
-const KEPT_FOR: Duration = Duration::from_secs(600);
+const DEREGISTERED_RETENTION: Duration = Duration::from_secs(600);
 
 /// Ends the registration: the UPF releases the sessions; keys and GUTI are kept for 600 s.
 pub fn end(ctx: &mut StepContext<'_, '_>) {
     user_plane::step_all(ctx, || Input::ReleaseLocally);
     ctx.ue.registration = Registration::Deregistered;
     ctx.ue.allowed.clear();
-    ctx.ue.reachability.expires = Some(ctx.now() + KEPT_FOR);
+    ctx.ue.reachability.expires = Some(ctx.now() + DEREGISTERED_RETENTION);
 }

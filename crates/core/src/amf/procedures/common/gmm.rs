@@ -34,7 +34,7 @@ pub fn restricted_sessions(
     ctx: &StepContext<'_, '_>,
     failed: u16,
 ) -> Option<NasPduSessionReactivationResultErrorCause> {
-    let restricted = failed & !areas::permitted(ctx, failed);
+    let restricted = failed & !areas::permitted_sessions(ctx, failed);
     let entry = |psi: u8| (psi, GmmCause::RestrictedServiceArea);
     let entries: Vec<_> = (1..16).filter(|psi| restricted >> psi & 1 == 1).map(entry).collect();
     NasPduSessionReactivationResultErrorCause::from_entries(&entries).ok()

@@ -14,7 +14,7 @@ pub fn convert(ctx: &mut StepContext<'_, '_>) {
 
 /// As [`convert`], for a UE that has arrived at the target of a handover: sessions that the target
 /// has not admitted end.
-pub fn hand_over(ctx: &mut StepContext<'_, '_>) {
+pub fn convert_admitted(ctx: &mut StepContext<'_, '_>) {
     convert_if(ctx, |session, to| session.handover.target.is_some() && can_move(session, to));
 }
 

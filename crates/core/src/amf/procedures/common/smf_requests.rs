@@ -80,7 +80,7 @@ pub fn update(ctx: &mut StepContext<'_, '_>, psi: u8, update: SmfUpdateRequest) 
 }
 
 /// Sets the session's reference from the SMF and sends the queued updates.
-pub fn named(ctx: &mut StepContext<'_, '_>, number: SessionNumber, reference: &str) {
+pub fn set_reference(ctx: &mut StepContext<'_, '_>, number: SessionNumber, reference: &str) {
     let Some(session) = ctx.ue.remote_sessions.by_number(number) else { return };
     session.reference = Some(reference.to_owned());
     for update in std::mem::take(&mut session.early) {
@@ -109,7 +109,7 @@ pub fn step_all(ctx: &mut StepContext<'_, '_>, input: &Input<'_>) {
     match input {
         Input::Deactivate => deactivate(ctx),
         Input::ReleaseLocally => (0..ctx.ue.remote_sessions.sessions.len()).for_each(|at| end(ctx, at)),
-        Input::Unreachable => unreached(ctx),
+        Input::Unreachable => on_paging_failure(ctx),
         _ => {}
     }
 }
@@ -167,7 +167,7 @@ pub fn end(ctx: &mut StepContext<'_, '_>, at: usize) {
 
 /// Handles a UE that did not respond to paging: drops its pending messages and notifies the SMFs
 /// that requested it.
-fn unreached(ctx: &mut StepContext<'_, '_>) {
+fn on_paging_failure(ctx: &mut StepContext<'_, '_>) {
     ctx.ue.remote_sessions.deferred.clear();
     let Some(supi) = ctx.ue.identity.supi else { return };
     for at in 0..ctx.ue.remote_sessions.sessions.len() {

@@ -59,7 +59,7 @@ pub fn downlink(ctx: &mut StepContext<'_, '_>, tunnel: Seid, g_pdu: &[u8]) {
     let Some((ebi, packet)) = packet.filter(|_| can_send) else { return ctx.note(Note::fault(smf::DOWNLINK_FAULT)) };
     let message = NasEsmDataTransport::new(NasUserDataContainer::new(packet.to_vec()));
     let plain = NasEpsMessage::new_esm(message, ebi, 0).encode().ok();
-    if let Some(nas) = plain.and_then(|plain| ctx.protected(plain)) {
+    if let Some(nas) = plain.and_then(|plain| ctx.protect(plain)) {
         ctx.send_encoded_nas(nas);
     }
     if std::mem::take(&mut ctx.ue.reachability.paging.ciot.ends_after_downlink) && ctx.ue.is_served_by_nas() {

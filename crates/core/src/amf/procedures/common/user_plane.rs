@@ -205,7 +205,7 @@ pub fn deliver_message(ctx: &mut StepContext<'_, '_>, psi: u8, n1: Vec<u8>) {
 /// NAS message of its own (TS 24.301 9.1).
 fn transport(ctx: &mut StepContext<'_, '_>, psi: u8, message: Vec<u8>) -> Option<Vec<u8>> {
     if ctx.ue.dialect() == Dialect::Eps {
-        return ctx.protected(message);
+        return ctx.protect(message);
     }
     let transport = NasDlNasTransport::new(
         NasPayloadContainerType::from_kind(PayloadContainerKind::N1SmInformation),

@@ -20,7 +20,7 @@ pub(super) fn send(ctx: &mut StepContext<'_, '_>, updating: &Updating) {
         return ctx.send_emm(command);
     };
     let information = UeInformation::replacing(ctx.ue, ctx.env.config, (Dialect::Eps, plmn));
-    if let Some(nas) = ctx.emm(command).and_then(|plain| ctx.protected(plain)) {
+    if let Some(nas) = ctx.emm(command).and_then(|plain| ctx.protect(plain)) {
         ctx.send(|c| access::downlink_nas_with_information(c, nas, &information));
     }
 }

@@ -44,7 +44,7 @@ fn send_request(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option<u
 /// Handles DEREGISTRATION REQUEST without protection during a procedure. It gets a response,
 /// because the UE may have aborted its registration. The procedure continues, because the sender
 /// may not be the UE.
-pub fn unproved(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
+pub fn on_unprotected_request(ctx: &mut StepContext<'_, '_>, switch_off: bool) {
     ctx.note(Note::fault("nas-unproved-deregistration"));
     if !switch_off {
         send_accept(ctx);
@@ -78,7 +78,7 @@ pub fn by_network(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: Option
 }
 
 /// Handles DEREGISTRATION ACCEPT of the UE.
-pub fn accepted(ctx: &mut StepContext<'_, '_>, deregistering: Deregistering) {
+pub fn on_accept(ctx: &mut StepContext<'_, '_>, deregistering: Deregistering) {
     end_of_registration::end(ctx);
     ctx.release(Cause::nas(CauseNas::deregister));
     ctx.note(Note::Succeeded(Kind::Deregistration, deregistering.started));
@@ -97,7 +97,7 @@ pub fn on_deadline(ctx: &mut StepContext<'_, '_>, mut deregistering: Deregisteri
             Some(deregistering)
         }
         None => {
-            accepted(ctx, deregistering);
+            on_accept(ctx, deregistering);
             None
         }
     }
@@ -105,7 +105,7 @@ pub fn on_deadline(ctx: &mut StepContext<'_, '_>, mut deregistering: Deregisteri
 
 /// Ends this context without informing the UE, because another context became the subscriber's. It
 /// is deleted once its sessions are released.
-pub fn superseded(ctx: &mut StepContext<'_, '_>) {
+pub fn supersede(ctx: &mut StepContext<'_, '_>) {
     end_of_registration::end(ctx);
     ctx.ue.security = None;
     for tmsi in [ctx.ue.identity.tmsi.take(), ctx.ue.identity.old_tmsi.take()].into_iter().flatten() {

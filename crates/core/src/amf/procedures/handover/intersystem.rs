@@ -23,7 +23,7 @@ pub(super) fn position(ctx: &StepContext<'_, '_>, id: u8, dialect: Dialect) -> O
 }
 
 /// Handles HANDOVER REQUIRED to a RAN node of the other system.
-pub(super) fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired, (assoc, tai): (AssocId, Tai)) {
+pub(super) fn on_required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired, (assoc, tai): (AssocId, Tai)) {
     let to = assoc.dialect();
     // A procedure in progress may replace the keys or the sessions.
     if ctx.ue.procedure.is_some() {
@@ -139,7 +139,7 @@ pub(super) fn command(ctx: &mut StepContext<'_, '_>, to: Dialect, commands: Sess
 /// Takes keys and sessions of the other system into use: the UE is at the target.
 pub(super) fn arrive(ctx: &mut StepContext<'_, '_>, keys: NasSecurity) {
     take_into_use(ctx, keys);
-    session_conversion::hand_over(ctx);
+    session_conversion::convert_admitted(ctx);
 }
 
 /// Takes the keys of [`unconfirmed_keys`] into use: a message has verified under them. The sessions

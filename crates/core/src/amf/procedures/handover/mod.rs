@@ -31,7 +31,7 @@ pub use intersystem::{arrive_unconfirmed, drop_void_keys, unconfirmed_keys};
 use messages::{PathSwitchAnswer, Request, RequestedSession};
 use preparation::{new_target, refuse};
 use sessions::{bits, has, is_any_updating, position};
-pub use smf_updates::{buffer, buffer_unconfirmed, completed, smf_answered};
+pub use smf_updates::{buffer, buffer_unconfirmed, on_completion, on_smf_answer};
 pub use state::{Handover, N2Handover, SourceNode, SystemChange, XnHandover};
 
 use crate::amf::context::{Connection, HandoverSmfStage, Procedure, RanContext, is_served};
@@ -153,8 +153,8 @@ fn switched(ctx: &mut StepContext<'_, '_>) {
     }
     let now = ctx.now();
     let up = ctx.ue.sessions.iter_mut().filter(|s| requested(s.id()) && s.is_up());
-    let mut switched: Vec<_> = up.map(|s| (s.id(), smf::switched(s, now).1)).collect();
-    let mut refused = smf_updates::settled(ctx.ue, &mut switched);
+    let mut switched: Vec<_> = up.map(|s| (s.id(), smf::path_switch_answer(s, now).1)).collect();
+    let mut refused = smf_updates::end_wait(ctx.ue, &mut switched);
     let named = (switching.requested | switching.failed) & !bits(&switched);
     let mut released = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
     let named = (0..16).filter(|psi| has(named, *psi));
@@ -201,7 +201,7 @@ pub fn released_by_ran(ctx: &mut StepContext<'_, '_>, released: &SessionItems) {
 }
 
 /// Handles HANDOVER REQUIRED of the source.
-pub fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired) {
+pub fn on_required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired) {
     ctx.note(Note::Started(Kind::Handover));
     let is_set_up = ctx.ue.connection.is_some_and(|c| c.ran == RanContext::SetUp);
     // The target would get a key of keys that are being replaced (TS 33.501 6.9.5.1).
@@ -223,7 +223,7 @@ pub fn required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequired) {
         return refuse(ctx, Radio::ho_target_not_allowed);
     }
     if assoc.dialect() != ctx.ue.dialect() {
-        return intersystem::required(ctx, request, (assoc, tai));
+        return intersystem::on_required(ctx, request, (assoc, tai));
     }
     let mut items = Vec::new();
     for (psi, transfer) in &messages::required_sessions(assoc.dialect(), ctx.ue, request) {
@@ -300,7 +300,7 @@ fn smfs_have_answered(ctx: &mut StepContext<'_, '_>) {
             let mut items = Vec::new();
             // Sessions that their SMFs refuse stay with the source. An SMF without a response may
             // have prepared its session: cancel it.
-            let lost = smf_updates::settled(ctx.ue, &mut items);
+            let lost = smf_updates::end_wait(ctx.ue, &mut items);
             smf_updates::cancel_some(ctx, &moving, moving.requested & !bits(&items) & !bits(&lost));
             let with_slice = |(psi, transfer)| {
                 let snssai = ctx.ue.remote_sessions.by_psi(psi)?.snssai;
@@ -314,7 +314,7 @@ fn smfs_have_answered(ctx: &mut StepContext<'_, '_>) {
             if intersystem::is_overtaken(ctx) {
                 return fail(ctx, Radio::interaction_with_other_procedure);
             }
-            let lost = smf_updates::settled(ctx.ue, &mut commands);
+            let lost = smf_updates::end_wait(ctx.ue, &mut commands);
             command(ctx, moving, (commands, lost), &container);
         }
         (Some(HandoverSmfStage::Completed), _) => ctx.ue.remote_sessions.handover = None,
@@ -366,7 +366,7 @@ pub fn acknowledged(
         // It is not stored while a UPF responds.
         user_plane::step_all(ctx, || Input::NoForwarding);
     }
-    let waits = smf_updates::prepared(ctx, &moving, (admitted, failed), &container);
+    let waits = smf_updates::send_target_response(ctx, &moving, (admitted, failed), &container);
     if waits || sessions::await_forwarding(ctx.ue) {
         moving.deadline = ctx.now() + ctx.env.config.timers.ran_response;
         store(ctx, moving);
@@ -409,10 +409,10 @@ fn command_within(
     // An SMF without a response may have prepared its session.
     smf_updates::cancel_some(ctx, moving, moving.requested & !goes_along & !bits(&refused));
     let dialect = moving.assoc.dialect();
-    let mut why = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
+    let mut reason = |psi| refused.iter().position(|(p, _)| *p == psi).map(|at| refused.swap_remove(at).1);
     let lost = (0..16).filter(|psi| has(moving.requested & !goes_along, *psi));
     let lost =
-        lost.map(|psi| (psi, why(psi).unwrap_or_else(|| messages::refusal(dialect, HandoverRefusal::Preparation))));
+        lost.map(|psi| (psi, reason(psi).unwrap_or_else(|| messages::refusal(dialect, HandoverRefusal::Preparation))));
     let lost = lost.collect();
     ctx.send(|c| messages::handover_command(c, (commands, lost), container, None));
 }
@@ -459,7 +459,7 @@ pub fn cancelled(ctx: &mut StepContext<'_, '_>) {
 /// crossed a message to that node.
 pub fn on_source_message(ctx: &mut StepContext<'_, '_>, message: &UeMessage) {
     match message {
-        UeMessage::ReleaseComplete { .. } | UeMessage::Error(_) => source::released(ctx),
+        UeMessage::ReleaseComplete { .. } | UeMessage::Error(_) => source::on_release(ctx),
         UeMessage::ReleaseRequest { .. } => source::release(ctx),
         UeMessage::HandoverCancel { .. } => source::answer(ctx, messages::cancel_acknowledge),
         // The RAN status transfer is too late, and other messages are about sessions at the target.
@@ -469,7 +469,7 @@ pub fn on_source_message(ctx: &mut StepContext<'_, '_>, message: &UeMessage) {
 
 /// Handles the loss of the source node's association, or the reuse of its RAN-UE-NGAP-ID.
 pub fn source_lost(ctx: &mut StepContext<'_, '_>) {
-    source::released(ctx);
+    source::on_release(ctx);
 }
 
 /// Forwards UPLINK RAN STATUS TRANSFER or eNB STATUS TRANSFER of the source to the target, once:

@@ -17,7 +17,7 @@ use vireo_wire::ngap::CauseRadioNetwork as Radio;
 
 /// Handles E-RAB MODIFICATION INDICATION. A message that names an E-RAB twice, or not all E-RABs of
 /// the UE, has the UE context released (8.2.4.4).
-pub fn indicated(ctx: &mut StepContext<'_, '_>, request: &ErabModification) {
+pub fn on_indication(ctx: &mut StepContext<'_, '_>, request: &ErabModification) {
     let named = bits(&request.modified) | request.unmodified;
     let is_up = |psi: u8| ctx.ue.sessions.iter().any(|s| s.id() == psi && s.is_up());
     let twice = eps::names_twice(&request.modified) || bits(&request.modified) & request.unmodified != 0;

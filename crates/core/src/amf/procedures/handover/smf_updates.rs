@@ -103,7 +103,7 @@ pub(super) fn prepare(
 
 /// Sends the target's response to the SMFs of the requested sessions. Returns true if an SMF
 /// response is pending.
-pub(super) fn prepared(
+pub(super) fn send_target_response(
     ctx: &mut StepContext<'_, '_>,
     moving: &N2Handover,
     (admitted, failed): (&SessionItems, &SessionItems),
@@ -132,7 +132,8 @@ pub(super) fn prepared(
     waits
 }
 
-/// Waits to send HANDOVER COMMAND with this container, as [`prepared`] does: UPFs have to respond.
+/// Waits to send HANDOVER COMMAND with this container, as [`send_target_response`] does: UPFs have
+/// to respond.
 pub(super) fn await_command(ue: &mut UeContext, container: Vec<u8>) {
     let stage = HandoverSmfStage::Prepared { container };
     let awaited = || Box::new(HandoverSmfState { stage, ..HandoverSmfState::default() });
@@ -208,7 +209,7 @@ fn drop_unconfirmed(ue: &mut UeContext) {
 
 /// Handles the SMF's confirmation that the UE is at the target: a session that was not handed over
 /// is inactive.
-pub fn completed(ctx: &mut StepContext<'_, '_>, number: SessionNumber) {
+pub fn on_completion(ctx: &mut StepContext<'_, '_>, number: SessionNumber) {
     let handover =
         ctx.ue.remote_sessions.handover.as_ref().filter(|handover| handover.stage == HandoverSmfStage::Completed);
     let stays_behind =
@@ -249,7 +250,7 @@ pub(super) fn is_waiting(ue: &UeContext) -> bool {
 
 /// Ends the wait for SMFs. Adds the transfers of handed-over sessions to `switched`, and returns
 /// those of the others.
-pub(super) fn settled(ue: &mut UeContext, switched: &mut Vec<(u8, Vec<u8>)>) -> Vec<(u8, Vec<u8>)> {
+pub(super) fn end_wait(ue: &mut UeContext, switched: &mut Vec<(u8, Vec<u8>)>) -> Vec<(u8, Vec<u8>)> {
     let HandoverSmfState { accepted, failed, .. } =
         ue.remote_sessions.handover.take().map(|handover| *handover).unwrap_or_default();
     // In the meantime the RAN may have been told to release a session, and another one may have its
@@ -262,7 +263,7 @@ pub(super) fn settled(ue: &mut UeContext, switched: &mut Vec<(u8, Vec<u8>)>) -> 
 
 /// Handles an SMF response of the handover: `result` has the transfer of a session that is handed
 /// over, or of one that is not. Returns true if the response was awaited.
-pub fn smf_answered(
+pub fn on_smf_answer(
     ctx: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
     requested: &SmfUpdateRequest,

@@ -48,7 +48,7 @@ pub(super) fn answer(ctx: &mut StepContext<'_, '_>, build: impl FnOnce(&Connecti
 }
 
 /// Ends the wait: the source node has released the UE.
-pub(super) fn released(ctx: &mut StepContext<'_, '_>) {
+pub(super) fn on_release(ctx: &mut StepContext<'_, '_>) {
     ctx.ue.source = None;
 }
 
@@ -62,6 +62,6 @@ pub(super) fn on_deadline(ctx: &mut StepContext<'_, '_>) {
             let cause = Cause::radioNetwork(Radio::release_due_to_5gc_generated_reason);
             ran::reset_part(c.assoc.dialect(), cause, &[item])
         });
-        released(ctx);
+        on_release(ctx);
     }
 }

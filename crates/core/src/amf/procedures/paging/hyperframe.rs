@@ -11,7 +11,7 @@ const HYPERFRAME: Duration = Duration::from_millis(10_240);
 /// Number of hyperframes after which H-SFN starts again.
 const HYPERFRAMES: u64 = 1024;
 /// Time by which a page precedes the window: nodes count hyperframes with a deviation of up to 2 s.
-const LEAD: Duration = Duration::from_secs(2);
+const PAGE_LEAD_TIME: Duration = Duration::from_secs(2);
 
 /// Returns the time at which a UE is to be paged: now if its window is open, else shortly before
 /// the next one. `epoch` is the start of a hyperframe with H-SFN 0.
@@ -30,7 +30,7 @@ pub(super) fn next_page(epoch: Instant, tmsi: Tmsi, drx: ExtendedDrx, now: Insta
         // The last DRX cycle of the window is too late for a page.
         let end = start + drx.window().0 - Duration::from_millis(1280).0 / 2;
         if end > now.0 {
-            return Instant(start.saturating_sub(LEAD.0)).max(now);
+            return Instant(start.saturating_sub(PAGE_LEAD_TIME.0)).max(now);
         }
     }
     now
@@ -73,7 +73,7 @@ mod tests {
             }
             for _ in 0..5 {
                 let page = next_page(EPOCH, tmsi, drx, now);
-                let start = page + LEAD;
+                let start = page + PAGE_LEAD_TIME;
                 let offset = start.0 - EPOCH.0;
                 let number = offset / HYPERFRAME.0;
                 assert_eq!(number % HYPERFRAMES % frames, hashed % frames, "paging hyperframe");

@@ -19,7 +19,7 @@ use crate::step::{Effect, Kind, Note, StepContext};
 use vireo_types::{Dialect, Instant, Tmsi};
 
 /// Number of repeats of a page that waits for the paging time window of the UE.
-const UNSENT: u8 = u8::MAX;
+const NOT_SENT_YET: u8 = u8::MAX;
 
 /// Pages the UE. Returns `None` if it cannot be paged; it is then handled as unreachable.
 pub fn begin(ctx: &mut StepContext<'_, '_>) -> Option<Paging> {
@@ -27,14 +27,14 @@ pub fn begin(ctx: &mut StepContext<'_, '_>) -> Option<Paging> {
     let pending = ctx.ue.pending;
     // No packet of a UE in a non-allowed area needs a page (TS 23.502 4.2.3.3).
     let is_for_packets = !pending.signalling && pending.deregister.is_none();
-    let is_restricted = is_for_packets && areas::permitted(ctx, pending.sessions) == 0;
+    let is_restricted = is_for_packets && areas::permitted_sessions(ctx, pending.sessions) == 0;
     let Some(tmsi) = ctx.ue.identity.tmsi.filter(|_| !ctx.ue.reachability.unreachable && !is_restricted) else {
         on_no_response(ctx);
         return None;
     };
     let window = next_window(ctx, tmsi);
     if window > ctx.now() {
-        return Some(Paging { retry: Retry { deadline: window, repeats: UNSENT }, started: window });
+        return Some(Paging { retry: Retry { deadline: window, repeats: NOT_SENT_YET }, started: window });
     }
     page(ctx, 1);
     let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3513);
@@ -99,7 +99,7 @@ fn priority(ue: &UeContext, levels: u8) -> Option<u8> {
 }
 
 /// Handles the response of the UE.
-pub fn answered(ctx: &mut StepContext<'_, '_>, paging: Paging) {
+pub fn on_response(ctx: &mut StepContext<'_, '_>, paging: Paging) {
     ctx.note(Note::Succeeded(Kind::Paging, paging.started));
 }
 
@@ -110,7 +110,7 @@ pub fn on_deadline(ctx: &mut StepContext<'_, '_>, paging: Paging) -> Option<Pagi
         return Some(paging);
     }
     let next = match paging.retry.repeats {
-        UNSENT => Some(Retry::start(ctx.now(), timers.t3513)),
+        NOT_SENT_YET => Some(Retry::start(ctx.now(), timers.t3513)),
         _ => paging.retry.next(ctx.now(), timers.t3513, timers.retransmissions),
     };
     match next {

@@ -201,17 +201,17 @@ fn saving(
 }
 
 /// IEs of power saving in an accept, as far as the UE has requested and the network grants it.
-struct Granted {
+struct GrantedPowerSaving {
     t3324: Option<NasGprsTimer2>,
     t3412: Option<NasT3412ExtendedValue>,
     extended_drx: Option<NasExtendedDrxParameters>,
 }
 
-impl Granted {
+impl GrantedPowerSaving {
     fn new(paging: &PagingInfo) -> Self {
         let saving = paging.power_saving;
         let periodic = saving.and_then(|saving| saving.periodic_s);
-        Granted {
+        GrantedPowerSaving {
             t3324: saving.and_then(|saving| NasGprsTimer2::from_seconds(saving.active_s.into()).ok()),
             t3412: periodic.and_then(power_saving::timer_3).map(|octet| NasT3412ExtendedValue::new(vec![octet])),
             extended_drx: paging.extended_drx.map(|drx| NasExtendedDrxParameters::new(vec![drx.octet()])),
@@ -273,7 +273,7 @@ fn connectivity_request(esm: &[u8]) -> Option<(u8, Box<NasPdnConnectivityRequest
 fn send_information_request(ctx: &mut StepContext<'_, '_>, esm: &[u8]) {
     let Some((pti, _)) = connectivity_request(esm) else { return };
     let request = NasEpsMessage::new_esm(NasEsmInformationRequest::new(), 0, pti);
-    if let Some(nas) = request.encode().ok().and_then(|plain| ctx.protected(plain)) {
+    if let Some(nas) = request.encode().ok().and_then(|plain| ctx.protect(plain)) {
         ctx.send_encoded_nas(nas);
     }
 }
@@ -286,7 +286,7 @@ pub fn awaits_information(attach: &Registering, pti: u8) -> bool {
 
 /// Handles ESM INFORMATION RESPONSE that the attach waits for: its APN and options become those of
 /// the connectivity request.
-pub fn informed(attach: Registering, m: &NasEsmInformationResponse) -> Registering {
+pub fn on_information_response(attach: Registering, m: &NasEsmInformationResponse) -> Registering {
     let Registering { request, started, stage } = attach;
     let Stage::EsmInformation { esm, .. } = &stage else { return Registering { request, started, stage } };
     let Some((own, mut connect)) = connectivity_request(esm) else { return Registering { request, started, stage } };
@@ -386,7 +386,7 @@ pub(super) fn attach_accept(ctx: &mut StepContext<'_, '_>, request: &Request, es
         NasEsmMessageContainer::new(esm),
     )
     .with_eps_network_feature_support(feature_support(ctx));
-    let granted = Granted::new(&ctx.ue.reachability.paging);
+    let granted = GrantedPowerSaving::new(&ctx.ue.reachability.paging);
     (message.t3324_value, message.t3412_extended_value) = (granted.t3324, granted.t3412);
     (message.extended_drx_parameters, message.t3402_value) = (granted.extended_drx, t3402(config));
     message.t3447_value = t3447(ctx);
@@ -399,7 +399,7 @@ pub(super) fn attach_accept(ctx: &mut StepContext<'_, '_>, request: &Request, es
         message = message.with_emm_cause(NasEmmCause::from_cause(EmmCause::CsDomainNotAvailable));
     }
     let plain = ctx.emm(message)?;
-    ctx.protected(plain)
+    ctx.protect(plain)
 }
 
 /// Ends an attach whose UE updates before ATTACH COMPLETE. The UE has the GUTI of the attach
@@ -442,7 +442,7 @@ pub(super) fn update_accept(ctx: &mut StepContext<'_, '_>, request: &Request) ->
     let mut message = NasTrackingAreaUpdateAccept::new(NasEpsUpdateResult::from_update_result(UpdateResult::TaUpdated))
         .with_t3412_value(emm::t3412(config))
         .with_eps_network_feature_support(feature_support(ctx));
-    let granted = Granted::new(&ctx.ue.reachability.paging);
+    let granted = GrantedPowerSaving::new(&ctx.ue.reachability.paging);
     (message.t3324_value, message.t3412_extended_value) = (granted.t3324, granted.t3412);
     (message.extended_drx_parameters, message.t3402_value) = (granted.extended_drx, t3402(config));
     message.t3447_value = t3447(ctx);
@@ -460,7 +460,7 @@ pub(super) fn update_accept(ctx: &mut StepContext<'_, '_>, request: &Request) ->
         message = message.with_emm_cause(NasEmmCause::from_cause(EmmCause::CsDomainNotAvailable));
     }
     let plain = ctx.emm(message)?;
-    ctx.protected(plain)
+    ctx.protect(plain)
 }
 
 /// Handles the expiry of T3489 (6.6.1.2.6 a).

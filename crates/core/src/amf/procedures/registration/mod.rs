@@ -302,7 +302,7 @@ fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm
     // Sessions for which an idle UE was paged are activated with those that it requests (TS 23.502
     // 4.2.2.2.2 step 17).
     let wanted = request.uplink_data | std::mem::take(&mut ctx.ue.pending.sessions);
-    let wanted = areas::permitted(ctx, wanted);
+    let wanted = areas::permitted_sessions(ctx, wanted);
     let sessions = user_plane::activate(ctx, |psi| wanted >> psi & 1 == 1);
     // Separate SMFs have not responded yet; their N2 content follows.
     let activated = smf_requests::activate(ctx, wanted);

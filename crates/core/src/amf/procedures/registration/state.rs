@@ -1,7 +1,7 @@
 //! State of a registration: the request and the response that is awaited.
 
 use crate::amf::context::{Retry, UeSecurityCapability};
-use crate::amf::procedures::common::security_setup::{Awaited, SecuritySetup};
+use crate::amf::procedures::common::security_setup::{AwaitedResponse, SecuritySetup};
 use crate::step::Kind;
 use serde::{Deserialize, Serialize};
 use vireo_types::{Instant, Snssai, Supi};
@@ -184,12 +184,12 @@ impl Registering {
     }
 
     /// Returns the response that the network waits for.
-    pub fn awaited(&self) -> Awaited {
+    pub fn awaited(&self) -> AwaitedResponse {
         match &self.stage {
             Stage::Securing(securing)
             | Stage::SecuringAttach { securing, .. }
             | Stage::SecuringUnverified { securing, .. } => securing.awaited(),
-            _ => Awaited::Nothing,
+            _ => AwaitedResponse::Nothing,
         }
     }
 

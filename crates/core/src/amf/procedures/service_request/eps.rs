@@ -44,7 +44,7 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, with_status: bool) -> Option<Vec<u8
         message = message.with_eps_bearer_context_status(NasEpsBearerContextStatus::new(bitmap_octets(status(ctx.ue))));
     }
     let plain = ctx.emm(message)?;
-    ctx.protected(plain)
+    ctx.protect(plain)
 }
 
 /// Sends SERVICE REJECT (8.2.24) with a cause that only EPS has. Returns its value.

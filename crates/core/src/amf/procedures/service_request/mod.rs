@@ -42,7 +42,7 @@ pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request) -> Option<ServiceR
     // Sessions for which the UE was paged are activated with those that it requests (TS 23.502
     // 4.2.3.2 step 4).
     let wanted = request.uplink_data | std::mem::take(&mut ctx.ue.pending.sessions);
-    let wanted = areas::permitted(ctx, wanted);
+    let wanted = areas::permitted_sessions(ctx, wanted);
     let sessions = user_plane::activate(ctx, |psi| wanted >> psi & 1 == 1);
     let deadline = ctx.now() + ctx.env.config.timers.ran_response;
     let serving = ServiceRequestPending { started, deadline };
@@ -64,7 +64,7 @@ fn in_progress(ctx: &mut StepContext<'_, '_>, serving: ServiceRequestPending) ->
     if ctx.ue.connection.is_none_or(|connection| connection.ran != RanContext::SetUp) {
         return Some(serving);
     }
-    served(ctx, serving);
+    on_context_setup(ctx, serving);
     None
 }
 
@@ -102,20 +102,20 @@ fn accept(ctx: &mut StepContext<'_, '_>, request: Request, sessions: Vec<Session
 /// Handles the SMF's response for a session to be activated, with the transfer for the RAN if it is
 /// (TS 23.502 4.2.3.2 step 11). The UE gets its response after the last SMF. Returns true if the
 /// response was awaited.
-pub fn smf_answered(ctx: &mut StepContext<'_, '_>, psi: u8, transfer: Option<Vec<u8>>) -> bool {
+pub fn on_smf_answer(ctx: &mut StepContext<'_, '_>, psi: u8, transfer: Option<Vec<u8>>) -> bool {
     let Some(accepting) = &mut ctx.ue.remote_sessions.pending_accept else { return false };
     if accepting.waiting >> psi & 1 == 0 {
         return false;
     }
     accepting.waiting &= !(1 << psi);
     accepting.items.extend(transfer.map(|transfer| (psi, transfer)));
-    smfs_have_answered(ctx);
+    accept_after_smfs(ctx);
     true
 }
 
 /// Sends the service accept that waited for separate SMFs. It is not sent while the UE moves from
 /// one RAN node to another, because the UE does not listen to the old one then.
-pub fn smfs_have_answered(ctx: &mut StepContext<'_, '_>) {
+pub fn accept_after_smfs(ctx: &mut StepContext<'_, '_>) {
     if ctx.ue.is_between_nodes() {
         return;
     }
@@ -135,12 +135,12 @@ pub fn smfs_have_answered(ctx: &mut StepContext<'_, '_>) {
 }
 
 /// Handles the set-up of the UE context in the RAN: the service request succeeds.
-pub fn served(ctx: &mut StepContext<'_, '_>, serving: ServiceRequestPending) {
+pub fn on_context_setup(ctx: &mut StepContext<'_, '_>, serving: ServiceRequestPending) {
     ctx.note(Note::Succeeded(Kind::ServiceRequest, serving.started));
 }
 
 /// Handles a failed set-up or the loss of the connection.
-pub fn failed(ctx: &mut StepContext<'_, '_>) {
+pub fn on_setup_failure(ctx: &mut StepContext<'_, '_>) {
     ctx.ue.remote_sessions.pending_accept = None;
     ctx.note(Note::Failed(Kind::ServiceRequest, 0));
 }

@@ -99,7 +99,7 @@ fn reject(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &NasEsm
 }
 
 /// Handles ESM INFORMATION RESPONSE that the network does not wait for (7.3.1 e, 7.3.2 e).
-pub fn information_unexpected(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &NasEsmMessage) {
+pub fn on_unexpected_information(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &NasEsmMessage) {
     ctx.on_unexpected_message();
     if smf::check_header(header, message).is_ok() {
         let cause = NasEsmCause::from_cause(EsmCause::InvalidPtiValue);
@@ -126,7 +126,7 @@ pub(super) fn refuse(ctx: &mut StepContext<'_, '_>, esm: &[u8], cause: EsmCause)
 
 fn send(ctx: &mut StepContext<'_, '_>, message: impl Into<NasEsmMessage>, ebi: u8, pti: u8) {
     let plain = NasEpsMessage::new_esm(message, ebi, pti).encode().ok();
-    if let Some(nas) = plain.and_then(|plain| ctx.protected(plain)) {
+    if let Some(nas) = plain.and_then(|plain| ctx.protect(plain)) {
         ctx.send_encoded_nas(nas);
     }
 }

@@ -271,7 +271,7 @@ pub fn transfers(ctx: &mut StepContext<'_, '_>, kind: N2Sm, items: SessionItems)
 
 /// Handles PDU SESSION RESOURCE NOTIFY (TS 23.502 4.3.3.2, 4.3.4.2). A session that the RAN has
 /// released ends; its user plane cannot be relied on.
-pub fn notified(ctx: &mut StepContext<'_, '_>, notified: SessionItems, released: SessionItems) {
+pub fn on_ran_notify(ctx: &mut StepContext<'_, '_>, notified: SessionItems, released: SessionItems) {
     for (psi, _) in &released {
         if let Some(session) = ctx.ue.remote_sessions.by_psi(*psi) {
             session.up = false;

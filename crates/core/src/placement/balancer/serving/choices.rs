@@ -1,16 +1,16 @@
 //! Hosts chosen for the procedures in progress.
 
 use crate::placement::balance::HostId;
-use crate::placement::message::SERVED_WITHIN;
+use crate::placement::message::SERVING_TIMEOUT;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use vireo_types::{AssocId, Bucket, Duration, Instant, RanUeNgapId, Seid};
 
 /// Time for which an input without an answer counts as in progress: not every input has a result.
-const UNDER_WAY: Duration = Duration::from_secs(1);
+const UNANSWERED_INPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for which a choice holds after the last input of the connection is done.
-const HELD: Duration = Duration::from_millis(50);
+const CHOICE_HOLD_TIME: Duration = Duration::from_millis(50);
 
 /// What the inputs of a procedure have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,33 +24,37 @@ pub(super) enum InputSource {
 /// UEs of a bucket at one RAN node.
 pub(super) type UeGroup = (AssocId, Bucket);
 
+/// Host that executes inputs, and its role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HostRole {
+    pub(super) host: HostId,
+    /// True if the host was not the owner of the UE when the balancer chose it.
+    pub(super) is_serving: bool,
+}
+
 /// Choice for a procedure.
 #[derive(Debug)]
 struct Hint {
-    host: HostId,
-    /// True if the host was not the owner when it was chosen.
-    is_serving: bool,
+    role: HostRole,
     /// Inputs at the host that are not done, in order, with the times at which they were sent, if
     /// it is a serving host.
     inputs: VecDeque<(u64, Instant)>,
     /// Number of inputs in progress at the host, in either role.
-    under_way: u32,
+    in_progress: u32,
     /// Time of the last input or of its end.
     used: Instant,
 }
 
 impl Hint {
-    fn new((host, is_serving): (HostId, bool), now: Instant) -> Self {
-        Hint { host, is_serving, inputs: VecDeque::new(), under_way: 0, used: now }
+    fn new(role: HostRole, now: Instant) -> Self {
+        Hint { role, inputs: VecDeque::new(), in_progress: 0, used: now }
     }
 }
 
 /// Input in progress.
 #[derive(Debug)]
-pub(super) struct InputUnderWay {
-    pub(super) host: HostId,
-    /// True if the host was not the owner when the input was sent.
-    pub(super) is_serving: bool,
+pub(super) struct InputInProgress {
+    pub(super) role: HostRole,
     pub(super) source: InputSource,
     /// Only of messages of RAN nodes.
     pub(super) group: Option<UeGroup>,
@@ -59,22 +63,15 @@ pub(super) struct InputUnderWay {
 /// Inputs of a group that are in progress at a host in one role.
 #[derive(Clone, Copy, Debug)]
 struct GroupInputs {
-    host: HostId,
-    is_serving: bool,
+    role: HostRole,
     count: u32,
-}
-
-impl GroupInputs {
-    fn is_at(&self, (host, is_serving): (HostId, bool)) -> bool {
-        (self.host, self.is_serving) == (host, is_serving)
-    }
 }
 
 /// Choices for the procedures in progress.
 #[derive(Debug, Default)]
 pub(in crate::placement::balancer) struct Serving {
     hints: FxHashMap<InputSource, Hint>,
-    pub(super) inputs: FxHashMap<u64, InputUnderWay>,
+    pub(super) inputs: FxHashMap<u64, InputInProgress>,
     /// Inputs in progress by group, host and role.
     groups: FxHashMap<UeGroup, SmallVec<[GroupInputs; 2]>>,
     /// Times at which choices were used, oldest first.
@@ -93,21 +90,20 @@ impl Serving {
     pub(super) fn host_of_group(&self, group: UeGroup, owner: HostId) -> Option<HostId> {
         match self.groups.get(&group).map(|hosts| &hosts[..]) {
             None | Some([]) => None,
-            Some([at]) if at.is_serving == (at.host != owner) => Some(at.host),
+            Some([at]) if at.role.is_serving == (at.role.host != owner) => Some(at.role.host),
             Some(_) => Some(owner),
         }
     }
 
     /// Returns the procedures of a group whose inputs a first message to a host in a role would
     /// overtake, because other serving hosts have them.
-    pub(super) fn overtaken(&self, group: UeGroup, chosen: (HostId, bool)) -> Vec<InputSource> {
-        let is_elsewhere = |at: &GroupInputs| at.is_serving && !at.is_at(chosen);
+    pub(super) fn overtaken(&self, group: UeGroup, chosen: HostRole) -> Vec<InputSource> {
+        let is_elsewhere = |at: &GroupInputs| at.role.is_serving && at.role != chosen;
         if !self.groups.get(&group).is_some_and(|hosts| hosts.iter().any(is_elsewhere)) {
             return Vec::new();
         }
-        let is_overtaken = |input: &InputUnderWay| {
-            input.group == Some(group) && input.is_serving && (input.host, input.is_serving) != chosen
-        };
+        let is_overtaken =
+            |input: &InputInProgress| input.group == Some(group) && input.role.is_serving && input.role != chosen;
         let mut inputs: Vec<(u64, InputSource)> =
             self.inputs.iter().filter(|(_, input)| is_overtaken(input)).map(|(n, input)| (*n, input.source)).collect();
         inputs.sort_unstable_by_key(|(number, _)| *number);
@@ -121,21 +117,21 @@ impl Serving {
     }
 
     /// Records that an input was sent to a host.
-    pub(super) fn on_sent(&mut self, number: u64, input: InputUnderWay, now: Instant) {
-        let (host, is_serving) = (input.host, input.is_serving);
-        let hint = self.hints.entry(input.source).or_insert_with(|| Hint::new((host, is_serving), now));
+    pub(super) fn on_sent(&mut self, number: u64, input: InputInProgress, now: Instant) {
+        let role = input.role;
+        let hint = self.hints.entry(input.source).or_insert_with(|| Hint::new(role, now));
         hint.used = now;
-        hint.under_way += 1;
-        if is_serving {
+        hint.in_progress += 1;
+        if role.is_serving {
             hint.inputs.push_back((number, now));
         }
         self.order.push_back((now, input.source));
         self.sent.push_back((now, number));
         if let Some(group) = input.group {
             let hosts = self.groups.entry(group).or_default();
-            match hosts.iter_mut().find(|at| at.is_at((host, is_serving))) {
+            match hosts.iter_mut().find(|at| at.role == role) {
                 Some(at) => at.count += 1,
-                None => hosts.push(GroupInputs { host, is_serving, count: 1 }),
+                None => hosts.push(GroupInputs { role, count: 1 }),
             }
         }
         self.inputs.insert(number, input);
@@ -144,36 +140,36 @@ impl Serving {
     /// Chooses a serving host for the inputs of a procedure, none of which is in progress at
     /// another host.
     pub(super) fn choose(&mut self, source: InputSource, host: HostId, now: Instant) {
-        self.hints.entry(source).or_insert_with(|| Hint::new((host, true), now)).used = now;
+        let role = HostRole { host, is_serving: true };
+        self.hints.entry(source).or_insert_with(|| Hint::new(role, now)).used = now;
         self.order.push_back((now, source));
     }
 
     /// Returns true if another host, or the host in another role, was chosen for the inputs of a
     /// procedure.
-    pub(super) fn is_at_other_host(&self, source: InputSource, (host, is_serving): (HostId, bool)) -> bool {
-        self.hints.get(&source).is_some_and(|hint| (hint.host, hint.is_serving) != (host, is_serving))
+    pub(super) fn is_at_other_host(&self, source: InputSource, role: HostRole) -> bool {
+        self.hints.get(&source).is_some_and(|hint| hint.role != role)
     }
 
     /// Returns the host that was chosen for the inputs of a procedure. If that host has become the
     /// owner, or was it, it must not get an input before the earlier ones: then that is the owner.
     pub(super) fn host_of(&self, source: InputSource, owner: HostId) -> Option<HostId> {
-        self.hints.get(&source).map(|hint| match hint.is_serving == (hint.host != owner) {
-            true => hint.host,
+        self.hints.get(&source).map(|hint| match hint.role.is_serving == (hint.role.host != owner) {
+            true => hint.role.host,
             false => owner,
         })
     }
 
     /// Removes an input.
-    fn end(&mut self, number: u64) -> Option<InputUnderWay> {
+    fn end(&mut self, number: u64) -> Option<InputInProgress> {
         let input = self.inputs.remove(&number)?;
-        if let Some(hint) = self.hints.get_mut(&input.source).filter(|hint| hint.host == input.host) {
-            hint.under_way = hint.under_way.saturating_sub(1);
+        if let Some(hint) = self.hints.get_mut(&input.source).filter(|hint| hint.role.host == input.role.host) {
+            hint.in_progress = hint.in_progress.saturating_sub(1);
         }
         if let Some(group) = input.group
             && let Some(hosts) = self.groups.get_mut(&group)
         {
-            let role = (input.host, input.is_serving);
-            hosts.iter_mut().filter(|at| at.is_at(role)).for_each(|at| at.count -= 1);
+            hosts.iter_mut().filter(|at| at.role == input.role).for_each(|at| at.count -= 1);
             hosts.retain(|at| at.count > 0);
             if hosts.is_empty() {
                 self.groups.remove(&group);
@@ -184,39 +180,39 @@ impl Serving {
 
     /// Handles the end of an input. Returns the host that had it.
     pub(in crate::placement::balancer) fn on_done(&mut self, number: u64, now: Instant) -> Option<HostId> {
-        let InputUnderWay { host, source, .. } = self.end(number)?;
+        let InputInProgress { role, source, .. } = self.end(number)?;
         if let Some(hint) = self.hints.get_mut(&source) {
             hint.inputs.retain(|(input, _)| *input != number);
             hint.used = now;
             self.order.push_back((now, source));
         }
-        Some(host)
+        Some(role.host)
     }
 
     /// Removes a choice. Returns the host and the inputs that it has not done.
     pub(super) fn remove(&mut self, source: InputSource) -> Option<(HostId, Vec<u64>)> {
-        let Hint { host, inputs, .. } = self.hints.remove(&source)?;
+        let Hint { role, inputs, .. } = self.hints.remove(&source)?;
         let inputs: Vec<u64> = inputs.into_iter().map(|(number, _)| number).collect();
         inputs.iter().for_each(|number| _ = self.end(*number));
-        Some((host, inputs))
+        Some((role.host, inputs))
     }
 
     /// Removes choices that are not used any more, and inputs that need no answer. Returns the
     /// procedures whose inputs are late at serving hosts.
     pub(super) fn late(&mut self, now: Instant) -> Vec<InputSource> {
-        while let Some((_, number)) = self.sent.pop_front_if(|(at, _)| now.since(*at) >= UNDER_WAY) {
+        while let Some((_, number)) = self.sent.pop_front_if(|(at, _)| now.since(*at) >= UNANSWERED_INPUT_TIMEOUT) {
             if let Some(input) = self.end(number) {
                 self.order.push_back((now, input.source));
             }
         }
         let mut late = Vec::new();
-        while let Some((_, source)) = self.order.pop_front_if(|(at, _)| now.since(*at) >= SERVED_WITHIN) {
+        while let Some((_, source)) = self.order.pop_front_if(|(at, _)| now.since(*at) >= SERVING_TIMEOUT) {
             match self.hints.get(&source) {
-                Some(hint) if hint.under_way == 0 && now.since(hint.used) >= HELD => {
+                Some(hint) if hint.in_progress == 0 && now.since(hint.used) >= CHOICE_HOLD_TIME => {
                     self.hints.remove(&source);
                 }
                 Some(hint)
-                    if hint.inputs.front().is_some_and(|(_, sent)| now.since(*sent) >= SERVED_WITHIN)
+                    if hint.inputs.front().is_some_and(|(_, sent)| now.since(*sent) >= SERVING_TIMEOUT)
                         && !late.contains(&source) =>
                 {
                     late.push(source);
@@ -229,14 +225,14 @@ impl Serving {
 
     /// Removes the choices of a host.
     pub(in crate::placement::balancer) fn forget(&mut self, host: HostId) {
-        self.hints.retain(|_, hint| hint.host != host);
+        self.hints.retain(|_, hint| hint.role.host != host);
         let ended: Vec<u64> =
-            self.inputs.iter().filter(|(_, input)| input.host == host).map(|(number, _)| *number).collect();
+            self.inputs.iter().filter(|(_, input)| input.role.host == host).map(|(number, _)| *number).collect();
         ended.into_iter().for_each(|number| _ = self.end(number));
     }
 
     /// Returns the time at which inputs at serving hosts may be late.
     pub(in crate::placement::balancer) fn due(&self) -> Option<Instant> {
-        self.order.front().map(|(at, _)| *at + SERVED_WITHIN)
+        self.order.front().map(|(at, _)| *at + SERVING_TIMEOUT)
     }
 }

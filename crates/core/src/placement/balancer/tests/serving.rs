@@ -8,7 +8,7 @@ use crate::placement::message::Receiver::{self, OwnerAfterServingHost, ServingHo
 use crate::schedule::kind::NfKind;
 use vireo_types::{AmfUeNgapId, RanUeNgapId};
 
-const SERVED_WITHIN: Duration = Duration::from_millis(50);
+const SERVING_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A balancer whose choices alternate between the owner of a UE and its only replica.
 struct World {
@@ -105,10 +105,10 @@ fn choice_holds_until_50_ms_after_procedure() {
         world.uplink(1);
         let number = world.take_one(replica, ServingHost);
         world.notice(owner, HostNotice::Done { number });
-        world.wait(Duration(SERVED_WITHIN.0 - 1));
+        world.wait(Duration(SERVING_TIMEOUT.0 - 1));
     }
     assert!(world.fixture.machine.due().is_some());
-    world.wait(SERVED_WITHIN);
+    world.wait(SERVING_TIMEOUT);
     world.uplink(1);
     world.take_one(owner, Receiver::Owner);
     // Another connection is another procedure.
@@ -154,7 +154,7 @@ fn late_inputs_go_to_owner_in_order() {
     let mut world = World::new();
     let (owner, replica) = (world.owner, world.replica);
     world.uplink(1);
-    world.wait(Duration(SERVED_WITHIN.0 - 1));
+    world.wait(Duration(SERVING_TIMEOUT.0 - 1));
     world.uplink(1);
     let numbers: Vec<u64> = world.take().into_iter().map(|(_, number, _)| number).collect();
     world.wait(Duration(1));

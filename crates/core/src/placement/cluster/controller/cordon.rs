@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use vireo_types::{Duration, Instant};
 
 /// Time for which a controller without stored state adopts the hosts that balancers report.
-const LEARNS: Duration = Duration::from_secs(10);
+const LEARNING_TIME: Duration = Duration::from_secs(10);
 
 /// Cordoned hosts, and what is known of them.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ pub(super) struct Cordon {
 impl Cordon {
     /// Creates the state of a controller that knows no cluster.
     pub(super) fn new(now: Instant) -> Self {
-        Cordon { learn_until: now + LEARNS, ..Cordon::default() }
+        Cordon { learn_until: now + LEARNING_TIME, ..Cordon::default() }
     }
 }
 

@@ -95,7 +95,7 @@ impl ControllerMachine {
             Input::HostEnded(host) => self.controller.on_host_ended(host),
             Input::Stored(epoch) => {
                 self.storing = None;
-                self.controller.written(epoch);
+                self.controller.on_stored(epoch);
                 self.send_map(output);
             }
             Input::Advance => self.advance(now, output),
@@ -174,13 +174,13 @@ impl ControllerMachine {
                 if self.controller.is_ready(member) == Some(false) {
                     output.notify(Notice::Ready(member));
                 }
-                self.controller.ready(member, now);
+                self.controller.on_ready(member, now);
             }
             (ToController::SilentHosts(hosts), Member::Balancer(balancer)) => {
                 self.controller.report_silent_hosts(balancer, hosts.iter().copied());
             }
             (ToController::CaughtUp { epoch, host }, Member::Host(owner)) => {
-                self.controller.caught_up(owner, *epoch, *host);
+                self.controller.on_caught_up(owner, *epoch, *host);
             }
             (ToController::UnreachablePeers(hosts), Member::Host(host)) => {
                 self.controller.report_unreachable_peers(host, hosts.iter().copied(), now);
@@ -191,7 +191,7 @@ impl ControllerMachine {
             (ToController::Leave, Member::Host(host)) => self.drain(host, output),
             (ToController::Report { cpu, rate, pools }, Member::Host(host)) => {
                 let late = is_late(pools, &self.settings.objectives);
-                self.controller.reported(host, HostUtilisation { cpu: *cpu, late, rate: *rate }, now);
+                self.controller.on_load_report(host, HostUtilisation { cpu: *cpu, late, rate: *rate }, now);
             }
             (ToController::Machine(machine), Member::Host(host)) => {
                 if self.controller.set_machine(host, machine.clone()) {
@@ -238,7 +238,7 @@ impl ControllerMachine {
     fn advance(&mut self, now: Instant, output: &mut dyn Output) {
         self.join_pending(now, output);
         self.controller.check_liveness(now);
-        if let Some(decision) = self.controller.take_scaled() {
+        if let Some(decision) = self.controller.take_scaling_decision() {
             output.notify(Notice::Scaled(decision));
         }
         if let Some(rebalance) = self.controller.take_rebalanced() {
@@ -283,13 +283,13 @@ impl ControllerMachine {
         if self.storing.is_some() {
             return;
         }
-        let Some(state) = self.controller.to_write() else { return };
+        let Some(state) = self.controller.pending_state() else { return };
         let epoch = state.map.as_ref().map_or(0, ClusterMap::epoch);
         if self.settings.stores {
             self.storing = Some(epoch);
             output.store(state);
         } else {
-            self.controller.written(epoch);
+            self.controller.on_stored(epoch);
         }
     }
 

@@ -229,7 +229,7 @@ fn drained_host_is_released() {
     let epoch = fixture.stored_epoch();
     fixture.on(Input::Stored(epoch));
     for (owner, replica) in [(0, 0), (1, 1), (0, 1), (1, 0)] {
-        fixture.machine.controller.caught_up(HostId(owner), epoch, HostId(replica));
+        fixture.machine.controller.on_caught_up(HostId(owner), epoch, HostId(replica));
     }
     fixture.on(Input::Drain(HostId(1)));
     for _ in 0..8 {
@@ -237,7 +237,7 @@ fn drained_host_is_released() {
         let epoch = fixture.stored_epoch();
         fixture.on(Input::Stored(epoch));
         for (owner, replica) in [(0, 0), (1, 1), (0, 1), (1, 0)] {
-            fixture.machine.controller.caught_up(HostId(owner), epoch, HostId(replica));
+            fixture.machine.controller.on_caught_up(HostId(owner), epoch, HostId(replica));
         }
     }
     assert!(fixture.output.sent.contains(&(3, ToMember::LeaveGranted)));

@@ -18,7 +18,7 @@ fn run(bench: &mut Bench, heavy: &BTreeSet<u16>, factor: f32, millis: u64) -> Ve
         let mean = loads.iter().sum::<f32>() / loads.len() as f32;
         for (host, load) in bench.hosts().into_iter().zip(loads) {
             let cpu = 0.5 * load / mean;
-            bench.controller.reported(HostId(host), HostUtilisation { cpu, late: false, rate: load }, bench.now);
+            bench.controller.on_load_report(HostId(host), HostUtilisation { cpu, late: false, rate: load }, bench.now);
         }
         let was_settled = bench.controller.is_settled();
         let epoch = bench.epoch();
@@ -142,7 +142,7 @@ fn rebalance_waits_for_joining_and_leaving_hosts() {
     bench.silent.insert(Member::Host(id));
     assert_eq!(run(&mut bench, &heavy, 3.0, 6_000), []);
     bench.silent.clear();
-    bench.controller.ready(Member::Host(id), bench.now);
+    bench.controller.on_ready(Member::Host(id), bench.now);
     let ready = bench.now.0 / MS;
     let starts = run(&mut bench, &heavy, 3.0, 10_000);
     let hosts = bench.hosts();

@@ -35,7 +35,7 @@ fn successor_of_only_balancer_learns_the_cluster() {
     }
     let new = next.controller.join_balancer(address(200), None, next.now).unwrap();
     assert_eq!(new, BalancerId(1), "hosts know the one before by its number");
-    next.controller.ready(Member::Balancer(new), next.now);
+    next.controller.on_ready(Member::Balancer(new), next.now);
     next.pass(50);
     // The controller does not wait: the previous balancer cannot return.
     assert_eq!((next.hosts(), next.balancers(), next.controller.secrets()), (vec![0, 1, 2], vec![1], SECRETS));
@@ -54,7 +54,7 @@ fn successor_reassigns_buckets_of_dead_hosts() {
     let mut next = successor(&before);
     (0..2).for_each(|n| assert_eq!(rejoin(&mut next, n, &record), Ok(HostId(n))));
     let new = next.controller.join_balancer(address(200), None, next.now).unwrap();
-    next.controller.ready(Member::Balancer(new), next.now);
+    next.controller.on_ready(Member::Balancer(new), next.now);
     next.silent.insert(host(2));
     next.pass(900);
     assert_eq!(next.epoch(), before.epoch(), "it may still come");
@@ -75,7 +75,7 @@ fn successor_waits_for_most_hosts_of_newest_map() {
     let mut next = successor(&before);
     assert_eq!(rejoin(&mut next, 0, &stale), Ok(HostId(0)));
     let new = next.controller.join_balancer(address(200), None, next.now).unwrap();
-    next.controller.ready(Member::Balancer(new), next.now);
+    next.controller.on_ready(Member::Balancer(new), next.now);
     next.silent.extend([host(1), host(2)]);
     next.pass(4500);
     assert_eq!((next.epoch(), next.hosts()), (stale.map.as_ref().unwrap().epoch(), vec![0, 1, 2]));
@@ -90,7 +90,7 @@ fn successor_waits_for_most_hosts_of_newest_map() {
     let mut last = successor(&before);
     assert_eq!(rejoin(&mut last, 0, &stale), Ok(HostId(0)));
     let new = last.controller.join_balancer(address(200), None, last.now).unwrap();
-    last.controller.ready(Member::Balancer(new), last.now);
+    last.controller.on_ready(Member::Balancer(new), last.now);
     last.silent.extend([host(1), host(2)]);
     last.pass(5100);
     assert!(last.hosts() == [0] && last.epoch() > before.epoch() + 100, "{}", last.epoch());
@@ -106,10 +106,10 @@ fn controller_of_unknown_cluster_restarts() {
     let mut next = successor(&before);
     next.pass(700);
     let new = next.controller.join_balancer(address(200), None, next.now).unwrap();
-    next.controller.ready(Member::Balancer(new), next.now);
-    assert!(!next.controller.is_ignorant());
+    next.controller.on_ready(Member::Balancer(new), next.now);
+    assert!(!next.controller.must_restart());
     assert_eq!(rejoin(&mut next, 0, &record), Err(Refusal::Unlearned));
-    assert!(next.controller.is_ignorant());
+    assert!(next.controller.must_restart());
     // A member of the other cluster that was in no map does not teach it to the restarted
     // controller.
     let fresh = DurableState::new(next.controller.secrets(), None);
@@ -121,7 +121,7 @@ fn controller_of_unknown_cluster_restarts() {
     let mut other = with_single_balancer(2);
     let strange = DurableState::new(Secrets { recovery: 1, ..SECRETS }, record.map);
     assert_eq!(rejoin(&mut other, 0, &strange), Err(Refusal::OtherCluster));
-    assert!(!other.controller.is_ignorant());
+    assert!(!other.controller.must_restart());
 }
 
 #[test]

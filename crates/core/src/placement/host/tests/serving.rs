@@ -146,27 +146,27 @@ fn owner_commits_proposal_on_its_base_only() {
     let ltmsi = Ltmsi::new(bucket_of(&first, OWN), 3);
     let (before, after) = states(ltmsi);
     let slot = io.insert(ltmsi, &ue(ltmsi, None), &before).unwrap();
-    let commit = ProposalVerdict::Commit { slot, before: before.clone() };
+    let commit = ProposalDecision::Commit { slot, before: before.clone() };
     let step = proposal(ltmsi, 11, 1, Vec::new());
-    let judge = |from, step: &Proposal, io: &Io, machine: &Machine| machine.judge_proposal(from, step, io);
+    let judge = |from, step: &Proposal, io: &Io, machine: &Machine| machine.check_proposal(from, step, io);
     assert_eq!(judge(OTHER, &step, &io, &machine), commit);
-    assert_eq!(judge(HostId(7), &step, &io, &machine), ProposalVerdict::Refuse, "no replica");
-    assert_eq!(judge(OTHER, &Proposal { epoch: 2, ..step.clone() }, &io, &machine), ProposalVerdict::Refuse);
+    assert_eq!(judge(HostId(7), &step, &io, &machine), ProposalDecision::Refuse, "no replica");
+    assert_eq!(judge(OTHER, &Proposal { epoch: 2, ..step.clone() }, &io, &machine), ProposalDecision::Refuse);
     let request = proposal(ltmsi, 11, 1, vec![Effect::Forget]);
-    assert_eq!(judge(OTHER, &request, &io, &machine), ProposalVerdict::Refuse, "for owners only");
+    assert_eq!(judge(OTHER, &request, &io, &machine), ProposalDecision::Refuse, "for owners only");
     io.is_busy = true;
-    assert_eq!(judge(OTHER, &step, &io, &machine), ProposalVerdict::Refuse, "an event is in progress");
+    assert_eq!(judge(OTHER, &step, &io, &machine), ProposalDecision::Refuse, "an event is in progress");
     io.is_busy = false;
     let by_unknown = Proposal { associations: [Some((AssocId(1), AssocId(900))), None], ..step.clone() };
-    assert_eq!(judge(OTHER, &by_unknown, &io, &machine), ProposalVerdict::Refuse, "not reported yet");
+    assert_eq!(judge(OTHER, &by_unknown, &io, &machine), ProposalDecision::Refuse, "not reported yet");
     io.nodes.extend([AssocId(1), AssocId(900)]);
     assert_eq!(judge(OTHER, &by_unknown, &io, &machine), commit);
     io.ues.insert(slot, (ltmsi, after));
-    assert_eq!(judge(OTHER, &step, &io, &machine), ProposalVerdict::Refuse, "another step was committed");
+    assert_eq!(judge(OTHER, &step, &io, &machine), ProposalDecision::Refuse, "another step was committed");
     io.ues.insert(slot, (ltmsi, before));
     // The owner executes the input itself.
     machine.note_recalled(11, NOW);
-    assert_eq!(judge(OTHER, &step, &io, &machine), ProposalVerdict::Refuse);
+    assert_eq!(judge(OTHER, &step, &io, &machine), ProposalDecision::Refuse);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn answered_proposal_is_not_judged_again() {
         };
         assert_eq!((answers[0].0, answer), (OTHER, is_committed));
         // The proposer repeats the proposal on its next connection.
-        assert_eq!(machine.judge_proposal(OTHER, &step, &io), ProposalVerdict::Repeat);
+        assert_eq!(machine.check_proposal(OTHER, &step, &io), ProposalDecision::Repeat);
         // The balancer recalls the input.
         assert_eq!(machine.admit(input, target(input), &mut io), (!is_committed).then_some(input));
         assert_eq!(io.sent.contains(&HostNotice::Done { number: input }.into()), is_committed);

@@ -224,8 +224,8 @@ fn claims_expire_and_are_bounded() {
     claims.on_remote_claim(claim(4), NOW + Duration::from_secs(18));
     assert_eq!([1, 2, 3, 4].map(|n| claims.by_supi(claim(n).supi).is_some()), [false, false, true, true]);
     assert_eq!(claims.take_evicted(), 0, "their time was over");
-    (5..MOST as u64 + 10).for_each(|n| assert!(claims.on_remote_claim(claim(n), NOW + Duration::from_secs(19))));
-    assert_eq!((claims.last.len(), claims.order.len()), (MOST, MOST));
+    (5..MAX_CLAIMS as u64 + 10).for_each(|n| assert!(claims.on_remote_claim(claim(n), NOW + Duration::from_secs(19))));
+    assert_eq!((claims.last.len(), claims.order.len()), (MAX_CLAIMS, MAX_CLAIMS));
     // Claims 3 to 9 were evicted.
     assert_eq!((claims.take_evicted(), claims.take_evicted()), (7, 0));
 }

@@ -110,7 +110,7 @@ fn failed_handover_ends_forwarding() {
     begin_update(&mut phone);
     phone.lab.upf_catches_up();
     let failure = to_gnb(&phone, NgapPduKind::Unsuccessful_HandoverPreparation).expect("a failure");
-    let why = ngap::CauseRadioNetwork::interaction_with_other_procedure;
-    assert_eq!(failure.ie::<ngap::ie::Cause>().map(|c| c.expect("a cause")), Some(ngap::Cause::radioNetwork(why)));
+    let reason = ngap::CauseRadioNetwork::interaction_with_other_procedure;
+    assert_eq!(failure.ie::<ngap::ie::Cause>().map(|c| c.expect("a cause")), Some(ngap::Cause::radioNetwork(reason)));
     assert!(phone.context().handover.is_none() && !has_forwarding(&phone));
 }

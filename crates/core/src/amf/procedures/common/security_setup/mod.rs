@@ -8,7 +8,7 @@ pub mod eps;
 pub mod nr;
 mod state;
 
-pub use state::{Awaited, SecuritySetup};
+pub use state::{AwaitedResponse, SecuritySetup};
 
 use super::{context_setup, session_conversion};
 use crate::amf::context::{KeySet, NasSecurity, Retry, UeContext, UeSecurityCapability};

@@ -55,7 +55,7 @@ impl SecurityStage {
 
 /// Response that the network waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
+pub enum AwaitedResponse {
     Nothing,
     /// SUCI, requested by an Identity Request.
     Identity,
@@ -79,12 +79,12 @@ impl SecuritySetup {
     }
 
     /// Returns the response that the network waits for.
-    pub fn awaited(&self) -> Awaited {
+    pub fn awaited(&self) -> AwaitedResponse {
         match &self.stage {
-            SecurityStage::Identity(_) => Awaited::Identity,
-            SecurityStage::Vector { .. } | SecurityStage::EapVector { .. } => Awaited::Nothing,
-            SecurityStage::Challenge { .. } | SecurityStage::EapChallenge { .. } => Awaited::Challenge,
-            SecurityStage::SecurityMode { .. } | SecurityStage::EapSecurityMode { .. } => Awaited::SecurityMode,
+            SecurityStage::Identity(_) => AwaitedResponse::Identity,
+            SecurityStage::Vector { .. } | SecurityStage::EapVector { .. } => AwaitedResponse::Nothing,
+            SecurityStage::Challenge { .. } | SecurityStage::EapChallenge { .. } => AwaitedResponse::Challenge,
+            SecurityStage::SecurityMode { .. } | SecurityStage::EapSecurityMode { .. } => AwaitedResponse::SecurityMode,
         }
     }
 

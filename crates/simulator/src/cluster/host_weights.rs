@@ -18,7 +18,7 @@ pub(super) fn bucket_map(hosts: &[WeightedHost], slices: usize, replicas: usize)
 
 /// Weights of the hosts.
 #[derive(Debug)]
-pub(super) struct SlowLoop {
+pub(super) struct HostWeights {
     rebalancer: Rebalancer,
     hosts: BTreeSet<HostId>,
     slices: usize,
@@ -26,18 +26,18 @@ pub(super) struct SlowLoop {
     changes: u64,
 }
 
-impl SlowLoop {
+impl HostWeights {
     /// Creates the loop of hosts with equal weights. `pause` is the minimum time between changes.
     pub(super) fn new(hosts: &[HostId], (slices, replicas): (usize, usize), pause: Duration) -> Self {
         let hosts: BTreeSet<HostId> = hosts.iter().copied().collect();
         let mut rebalancer = Rebalancer::new(pause);
         rebalancer.set_hosts(&hosts);
-        SlowLoop { rebalancer, hosts, slices, replicas, changes: 0 }
+        HostWeights { rebalancer, hosts, slices, replicas, changes: 0 }
     }
 
     /// Stores the load report of a host.
     pub(super) fn on_report(&mut self, host: HostId, cpu: f64, now: Instant) {
-        self.rebalancer.reported(host, cpu as f32, now);
+        self.rebalancer.on_load_report(host, cpu as f32, now);
     }
 
     /// Returns the next map if the loads require one.

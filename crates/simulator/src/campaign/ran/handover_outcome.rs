@@ -4,7 +4,7 @@ use super::dialect::PreparedTarget;
 
 /// Outcome of a handover after the preparation of its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Course {
+pub(super) enum HandoverOutcome {
     Arrives,
     TargetRefuses,
     SourceCancels,
@@ -16,6 +16,6 @@ pub(super) enum Course {
 pub(super) struct Move {
     /// Number of the target.
     pub(super) to: usize,
-    pub(super) course: Course,
+    pub(super) outcome: HandoverOutcome,
     pub(super) prepared: Option<PreparedTarget>,
 }
