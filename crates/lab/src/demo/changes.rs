@@ -20,8 +20,9 @@ use std::time::{Duration, Instant};
 use vireo_config::Failure;
 use vireo_subscribers::format::{Keys, write_json};
 
-/// Time in which every session has the new terms.
-const LIMIT: Duration = Duration::from_secs(5);
+/// Time in which every session has the new terms. An unoptimised core needs almost all of it on two
+/// processors, where tests run beside it.
+const LIMIT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 15 } else { 5 });
 /// Time with packets before and after the change.
 const MARGIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
