@@ -278,7 +278,8 @@ fn ue_lost_before_answer_leaves_no_session() {
     let mut bench = Bench::new();
     bench.create(REQUEST);
     bench.established();
-    assert_eq!(bench.step(Input::Deactivate), []);
+    assert_eq!(brief(&bench.step(Input::Deactivate)), "modification-request", "the UPF buffers, and reports again");
+    assert_eq!(bench.modified(), []);
     assert_eq!(bench.sm().summary().state, SessionState::Inactive);
     assert_eq!(bench.ran_up(0x201), [], "the RAN's answer comes too late");
     assert_eq!(brief(&bench.step(Input::Activate)), "SetupRequest");
