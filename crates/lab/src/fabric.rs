@@ -157,6 +157,7 @@ fn join(switch: &Netns, port: &str, netns: &Netns, address: Ipv4Addr) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::net::UdpSocket;
     use std::time::Duration;
 
@@ -206,16 +207,22 @@ mod tests {
             receiver.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
             receiver
         });
+        let sent = Cell::new(0_u32);
         let comes = |from: &NetworkPort, to: usize| {
             let address = [one.address, two.address][to];
-            let sent = from.netns.run(|| UdpSocket::bind((from.address, 0))?.send_to(b"?", (address, 7000)));
-            sent.unwrap().is_ok() && receivers[to].recv(&mut [0; 8]).is_ok()
+            // A packet may be late, so each has its number.
+            let number = sent.replace(sent.get() + 1).to_be_bytes();
+            let sent = from.netns.run(|| UdpSocket::bind((from.address, 0))?.send_to(&number, (address, 7000)));
+            let mut received = [0; 4];
+            sent.unwrap().is_ok()
+                && std::iter::from_fn(|| receivers[to].recv(&mut received).ok().map(|_| received)).any(|n| n == number)
         };
-        assert!((0..25).any(|_| comes(&one, 1)) && comes(&two, 0));
+        let comes_soon = |from, to| (0..25).any(|_| comes(from, to));
+        assert!(comes_soon(&one, 1) && comes_soon(&two, 0));
         one.block(&two).unwrap();
-        assert!(!comes(&one, 1) && comes(&two, 0));
+        assert!(!comes(&one, 1) && comes_soon(&two, 0));
         one.unblock(&two).unwrap();
-        assert!(comes(&one, 1));
+        assert!(comes_soon(&one, 1));
     }
 
     #[test]
