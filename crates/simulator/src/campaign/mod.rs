@@ -105,7 +105,7 @@ mod tests {
         Setup { ack, ..Setup::default() }
     }
 
-    /// Seeds beyond the first hundred that have found faults in code that hosts run.
+    /// Seeds that have found faults in code that hosts run.
     ///
     /// * 886: a new replica in another's place had an older copy than assumed, and continued from
     ///   it.
@@ -119,13 +119,12 @@ mod tests {
     ///   owner and the next host had died.
     /// * 3598: the handoff of a UE overtook its claim, and the earlier claim superseded the UE.
     /// * 4508: a late copy of the previous owner restored a UE that the new owner had renumbered.
+    /// * 37, 68: an intermediate map dropped copies of the next map.
+    /// * 62: a registered context was superseded.
     /// * The others: the core sent to a UE on a connection in release.
-    ///
-    /// Of the first hundred, 37 and 68 have found that an intermediate map dropped copies of the
-    /// next map. 62 has found that a registered context was superseded.
-    const FOUND: [u64; 29] = [
-        128, 148, 160, 288, 367, 376, 515, 569, 637, 647, 648, 699, 719, 865, 886, 903, 929, 938, 1000, 1182, 1855,
-        2624, 2637, 2729, 2754, 2907, 3598, 3869, 4508,
+    const FOUND: [u64; 32] = [
+        37, 62, 68, 128, 148, 160, 288, 367, 376, 515, 569, 637, 647, 648, 699, 719, 865, 886, 903, 929, 938, 1000,
+        1182, 1855, 2624, 2637, 2729, 2754, 2907, 3598, 3869, 4508,
     ];
 
     /// Checks that no invariant is violated with these seeds, and that enough events happen.
@@ -141,21 +140,21 @@ mod tests {
         assert!(taken_over > least && migrated > least, "{taken_over} taken over, {migrated} migrated");
     }
 
-    // A hundred seeds in all, in parallel parts; `make faults` runs a thousand.
+    // Fifty seeds and the recorded ones, in parallel parts; `make faults` runs a thousand.
 
     #[test]
     fn no_violation_in_first_seeds() {
-        assert_no_violation(1..=33);
+        assert_no_violation(1..=25);
     }
 
     #[test]
     fn no_violation_in_further_seeds() {
-        assert_no_violation(34..=66);
+        assert_no_violation(26..=50);
     }
 
     #[test]
-    fn no_violation_in_last_and_recorded_seeds() {
-        assert_no_violation((67..=100).chain(FOUND));
+    fn no_violation_in_recorded_seeds() {
+        assert_no_violation(FOUND);
     }
 
     #[test]
@@ -169,40 +168,40 @@ mod tests {
     #[test]
     fn serving_hosts_violate_nothing() {
         let (mut committed, mut refused) = (0, 0);
-        for seed in 1..=40 {
+        for seed in 1..=20 {
             let result = campaign(seed, Setup { serve: Serve::Procedure, ..with(Ack::One) });
             assert!(result.violation.is_none(), "seed {seed}: {:?}\n{:#?}", result.violation, result.story);
             (committed, refused) = (committed + result.proposals.0, refused + result.proposals.1);
         }
-        assert!(committed > 1000 && refused > 0, "{committed} proposals committed, {refused} refused");
+        assert!(committed > 500 && refused > 0, "{committed} proposals committed, {refused} refused");
     }
 
     #[test]
     fn balancer_failures_violate_nothing() {
         let mut faults = 0;
         // In 404 the owner loses its connections to both balancers, which are alive.
-        for seed in (1..=20).chain([404]) {
+        for seed in (1..=10).chain([404]) {
             let setup = Setup { serve: Serve::Procedure, has_two_balancers: true, ..with(Ack::One) };
             let result = campaign(seed, setup);
             assert!(result.violation.is_none(), "seed {seed}: {:?}\n{:#?}", result.violation, result.story);
             faults += result.story.iter().filter(|(_, fault)| fault.starts_with("BalancerId")).count();
         }
-        assert!(faults > 5, "{faults} balancers failed");
+        assert!(faults > 2, "{faults} balancers failed");
     }
 
     #[test]
     fn enbs_and_their_ues_violate_nothing() {
         for (rats, has_two_balancers) in [(Rats::Eps, false), (Rats::Both, false), (Rats::Eps, true)] {
             let (mut sum, mut moves) = ((0, 0), 0);
-            for seed in 1..=12 {
+            for seed in 1..=6 {
                 let setup = Setup { serve: Serve::Procedure, has_two_balancers, rats, ..with(Ack::One) };
                 let result = campaign(seed, setup);
                 assert!(result.violation.is_none(), "seed {seed}: {:?}\n{:#?}", result.violation, result.story);
                 sum = (sum.0 + result.procedures, sum.1 + result.faults);
                 moves += result.moves;
             }
-            assert!(rats != Rats::Both || moves > 100, "{moves} moves between 4G and 5G");
-            assert!(sum.0 > 3_000 && sum.1 > 12, "{rats:?}: {sum:?} procedures and faults");
+            assert!(rats != Rats::Both || moves > 50, "{moves} moves between 4G and 5G");
+            assert!(sum.0 > 1_500 && sum.1 > 6, "{rats:?}: {sum:?} procedures and faults");
         }
     }
 
