@@ -68,7 +68,7 @@ impl Upf {
                 let known = self.sessions.get(&session);
                 // If the control plane has set the action since, the packet is on its way or
                 // dropped. A report would page a UE that has become idle meanwhile.
-                let Some(known) = known.filter(|known| known.has_reported_data(plane)) else { return };
+                let Some(known) = known.filter(|known| known.has_data_to_report(pdr, plane)) else { return };
                 let delay = known.report_delay(pdr);
                 if delay > 0 {
                     let at = now.instant + Duration::from_millis(u64::from(delay) * DELAY_MS);

@@ -309,8 +309,13 @@ impl Session {
         compile::quality(&self.rules, pdr, false).ok()?.qfi
     }
 
-    /// Returns true if a packet was buffered and reported since the rules were last set.
-    pub(crate) fn has_reported_data(&self, plane: &mut impl TablesAccess) -> bool {
+    /// Returns true if a packet of this PDR is to be reported: the rules have not been set since it
+    /// was buffered. Flows share one mark, which a change of any flow ends: for them it counts that
+    /// the PDR buffers.
+    pub(crate) fn has_data_to_report(&self, pdr: u16, plane: &mut impl TablesAccess) -> bool {
+        if self.records.flows {
+            return self.buffers_packets(pdr);
+        }
         plane.read(|tables| self.records.downlinks.iter().any(|(_, id)| tables.has_reported_data(*id)))
     }
 
