@@ -78,11 +78,6 @@ pub fn path_switch_failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, cause: &Cau
     ))
 }
 
-/// Returns true if a list has two items of one E-RAB.
-pub(super) fn names_twice(items: &SessionItems) -> bool {
-    items.iter().enumerate().any(|(at, (ebi, _))| items[..at].iter().any(|(other, _)| other == ebi))
-}
-
 /// Encodes E-RAB MODIFICATION CONFIRM (9.1.3.9) with the E-RABs that are modified and those that
 /// are not.
 pub(super) fn modification_confirm(connection: &Connection, modified: u16, failed: u16) -> Vec<u8> {

@@ -30,7 +30,7 @@ mod state;
 pub use intersystem::{arrive_unconfirmed, drop_void_keys, unconfirmed_keys};
 use messages::{PathSwitchAnswer, Request, RequestedSession};
 use preparation::{new_target, refuse};
-use sessions::{bits, has, is_any_updating, position};
+use sessions::{bits, has, is_any_updating, names_twice, position};
 pub use smf_updates::{buffer, buffer_unconfirmed, on_completion, on_smf_answer};
 pub use state::{Handover, N2Handover, SourceNode, SystemChange, XnHandover};
 
@@ -113,7 +113,7 @@ fn why_not_switched(ctx: &StepContext<'_, '_>, old: &Connection, tai: Tai, reque
         Some(Radio::interaction_with_other_procedure)
     } else if !is_served(ctx.env.config, tai) || is_forbidden(ctx, tai) {
         Some(Radio::ho_target_not_allowed)
-    } else if eps::names_twice(&request.switched) {
+    } else if names_twice(&request.switched) {
         Some(Radio::multiple_PDU_session_ID_instances)
     } else if !ctx.ue.sessions.iter().any(is_switchable) && !smf_updates::is_any_up(ctx, requested) {
         Some(Radio::unknown_PDU_session_ID)

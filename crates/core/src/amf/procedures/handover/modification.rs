@@ -4,7 +4,7 @@
 //! The master node of dual connectivity moves tunnels to or from a secondary node. The UE stays
 //! connected by it, under the same keys.
 
-use super::sessions::{bits, has, is_any_updating, position};
+use super::sessions::{bits, has, is_any_updating, names_twice, position};
 use super::state::{Handover, XnHandover};
 use super::{eps, nr};
 use crate::amf::context::RanContext;
@@ -20,7 +20,7 @@ use vireo_wire::ngap::CauseRadioNetwork as Radio;
 pub fn on_indication(ctx: &mut StepContext<'_, '_>, request: &ErabModification) {
     let named = bits(&request.modified) | request.unmodified;
     let is_up = |psi: u8| ctx.ue.sessions.iter().any(|s| s.id() == psi && s.is_up());
-    let twice = eps::names_twice(&request.modified) || bits(&request.modified) & request.unmodified != 0;
+    let twice = names_twice(&request.modified) || bits(&request.modified) & request.unmodified != 0;
     let complete = ctx.ue.sessions.iter().all(|s| !s.is_up() || has(named, s.id()));
     if twice || !complete {
         ctx.note(Note::fault("erab-modification-incomplete"));
@@ -35,7 +35,7 @@ pub fn on_indication(ctx: &mut StepContext<'_, '_>, request: &ErabModification) 
 /// Handles PDU SESSION RESOURCE MODIFY INDICATION. Sessions that it does not name stay as they are.
 /// One that cannot be modified keeps its tunnel, too; so do those of a separate SMF.
 pub fn indicated_by_gnb(ctx: &mut StepContext<'_, '_>, sessions: &SessionItems) {
-    if eps::names_twice(sessions) {
+    if names_twice(sessions) {
         ctx.note(Note::fault("session-modification-twice"));
         return ctx.release(Cause::radioNetwork(Radio::multiple_PDU_session_ID_instances));
     }

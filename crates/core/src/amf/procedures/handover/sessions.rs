@@ -6,6 +6,11 @@ use crate::amf::n2::SessionItems;
 use crate::smf::{self, N4State, SmContext};
 use crate::step::StepContext;
 
+/// Returns true if a list has two items of one session or E-RAB.
+pub(super) fn names_twice(items: &SessionItems) -> bool {
+    items.iter().enumerate().any(|(at, (id, _))| items[..at].iter().any(|(other, _)| other == id))
+}
+
 /// Returns the sessions of a list.
 pub(super) fn bits<'a>(items: impl IntoIterator<Item = &'a (u8, Vec<u8>)>) -> u16 {
     // PDU session IDs are octets in NGAP; 5GSM uses 1 to 15.
