@@ -217,10 +217,9 @@ struct SdError(String);
 
 fn snssai(id: &SliceId) -> Result<Snssai, SdError> {
     let Some(sd) = &id.sd else { return Ok(Snssai { sst: id.sst, sd: None }) };
-    let digits = sd.len() == 6 && sd.bytes().all(|b| b.is_ascii_hexdigit());
-    match u32::from_str_radix(sd, 16) {
+    match Snssai::sd_from_hex(sd) {
         // TS 23.003 28.4.2: all ones mean that there is no SD.
-        Ok(value) if digits && value != 0xff_ffff => Ok(Snssai { sst: id.sst, sd: Some(value) }),
+        Some(value) if value != Snssai::NO_SD => Ok(Snssai { sst: id.sst, sd: Some(value) }),
         _ => Err(SdError(sd.clone())),
     }
 }

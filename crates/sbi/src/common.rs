@@ -74,10 +74,8 @@ impl From<CoreSnssai> for Snssai {
 impl Snssai {
     /// Converts to the core's type; `None` if the Slice Differentiator is invalid.
     pub fn slice(&self) -> Option<CoreSnssai> {
-        let Some(sd) = &self.sd else { return Some(CoreSnssai { sst: self.sst, sd: None }) };
-        let digits = sd.len() == 6 && sd.bytes().all(|b| b.is_ascii_hexdigit());
-        let sd = u32::from_str_radix(sd, 16).ok().filter(|_| digits)?;
-        Some(CoreSnssai { sst: self.sst, sd: Some(sd) })
+        let Some(sd) = &self.sd else { return Some(CoreSnssai::new(self.sst, None)) };
+        Some(CoreSnssai::new(self.sst, Some(CoreSnssai::sd_from_hex(sd)?)))
     }
 }
 

@@ -10,6 +10,8 @@
 pub const NGAP_PDU_OCTETS: usize = 72 * 1024;
 /// Maximum NAS message that is read (a Registration Request with every optional IE is under 1 KiB).
 pub const NAS_PDU_OCTETS: usize = 8 * 1024;
+/// Maximum bit rate in messages to RAN nodes, in bit/s (TS 38.413 9.3.1.4, TS 36.413 9.2.1.141).
+pub const BIT_RATE: u64 = 4_000_000_000_000;
 /// PDU sessions of one UE (TS 24.501 9.4: identities 1 to 15).
 pub const SESSIONS_PER_UE: usize = 15;
 /// S-NSSAIs in an allowed NSSAI (TS 24.501 9.11.3.37).

@@ -153,12 +153,22 @@ pub struct Snssai {
 
 impl Snssai {
     /// Value of an SD for "no SD value associated with the SST" (TS 23.003 28.4.2).
-    const NO_SD: u32 = 0x00ff_ffff;
+    pub const NO_SD: u32 = 0x00ff_ffff;
+
+    /// Returns the S-NSSAI of these values, without SD if it has the value for none.
+    pub fn new(sst: u8, sd: Option<u32>) -> Self {
+        Snssai { sst, sd: sd.filter(|sd| *sd != Self::NO_SD) }
+    }
 
     /// Returns the S-NSSAI of the octets that a peer has sent.
     pub fn from_octets(sst: u8, sd: Option<[u8; 3]>) -> Self {
-        let sd = sd.map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]));
-        Snssai { sst, sd: sd.filter(|sd| *sd != Self::NO_SD) }
+        Self::new(sst, sd.map(|[a, b, c]| u32::from_be_bytes([0, a, b, c])))
+    }
+
+    /// Parses a slice differentiator: six hexadecimal digits (TS 29.571 5.4.4.2).
+    pub fn sd_from_hex(text: &str) -> Option<u32> {
+        let is_sd = text.len() == 6 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        u32::from_str_radix(text, 16).ok().filter(|_| is_sd)
     }
 }
 
@@ -186,12 +196,8 @@ impl FromStr for Snssai {
             || format!("{s:?} is no S-NSSAI: write SST, or SST-SD with six hexadecimal digits, as in 1 or 1-0000ab");
         let (sst, sd) = s.split_once('-').map_or((s, None), |(a, b)| (a, Some(b)));
         let sst = sst.parse().map_err(|_| bad())?;
-        let sd = match sd {
-            None => None,
-            Some(sd) if sd.len() == 6 => Some(u32::from_str_radix(sd, 16).map_err(|_| bad())?),
-            Some(_) => return Err(bad()),
-        };
-        Ok(Snssai { sst, sd })
+        let sd = sd.map(|sd| Snssai::sd_from_hex(sd).ok_or_else(bad)).transpose()?;
+        Ok(Snssai::new(sst, sd))
     }
 }
 
@@ -333,6 +339,7 @@ mod tests {
     #[test]
     fn slices_and_names_parse_and_refuse() {
         assert_eq!("1-0000ab".parse(), Ok(Snssai { sst: 1, sd: Some(0xab) }));
+        assert_eq!("1-ffffff".parse(), Ok(Snssai { sst: 1, sd: None }));
         assert_eq!(Snssai::from_octets(1, Some([0, 0, 0xab])), Snssai { sst: 1, sd: Some(0xab) });
         assert_eq!(Snssai::from_octets(1, Some([0xff; 3])), Snssai { sst: 1, sd: None });
         assert!("1-ab".parse::<Snssai>().is_err() && "x".parse::<Snssai>().is_err());

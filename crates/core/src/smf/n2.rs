@@ -4,14 +4,11 @@ use super::context::{ForwardingEnds, SmContext, Tunnel, ebi};
 use super::interface::{Acknowledgement, N2Sm, Output};
 use super::up_security;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use vireo_types::{PduSessionType, Teid};
+use vireo_types::{PduSessionType, Teid, limits};
 use vireo_wire::ngap::*;
 
 /// QFI of the default QoS flow, the only one implemented.
 pub(super) const DEFAULT_QFI: u8 = 1;
-
-/// Maximum bit rate of NGAP (TS 38.413 9.3.1.4).
-const MAX_BIT_RATE: u64 = 4_000_000_000_000;
 
 /// Builds the PDU Session Resource Setup Request Transfer. `None` before the UPF has allocated its
 /// tunnel.
@@ -54,7 +51,7 @@ fn request(sm: &SmContext, erab: Option<ERABID>) -> Option<Output> {
 }
 
 fn ambr(sm: &SmContext) -> PDUSessionAggregateMaximumBitRate {
-    let rate = |bps: u64| BitRate(bps.min(MAX_BIT_RATE));
+    let rate = |bps: u64| BitRate(bps.min(limits::BIT_RATE));
     PDUSessionAggregateMaximumBitRate::new(rate(sm.terms.ambr.downlink_bps), rate(sm.terms.ambr.uplink_bps), None)
 }
 

@@ -9,7 +9,7 @@ use vireo_types::Snssai;
 
 /// Reads an S-NSSAI.
 pub(super) fn read<'de, D: Deserializer<'de>>(d: D) -> Result<Snssai, D::Error> {
-    WrittenSnssai::deserialize(d).map(|WrittenSnssai { sst, sd }| Snssai { sst, sd })
+    WrittenSnssai::deserialize(d).map(|WrittenSnssai { sst, sd }| Snssai::new(sst, sd))
 }
 
 #[derive(Deserialize)]
@@ -54,8 +54,6 @@ impl<'de> Visitor<'de> for SdVisitor {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        let is_sd = text.len() == 6 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let sd = u32::from_str_radix(text, 16).ok().filter(|_| is_sd);
-        sd.map(Some).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+        Snssai::sd_from_hex(text).map(Some).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
     }
 }

@@ -127,11 +127,8 @@ impl Columns {
         let imsi = field("imsi").ok_or(RecordProblem::Empty("imsi"))?;
         let supi = imsi.parse().map_err(|error| RecordProblem::Imsi { text: imsi.to_owned(), error })?;
         let (k, opc) = keys(field("k").ok_or(RecordProblem::Empty("k"))?, field("opc"), field("op"))?;
-        let sd = field("sd").map(|t| {
-            let digits = t.len() == 6 && t.bytes().all(|b| b.is_ascii_hexdigit());
-            let value = u32::from_str_radix(t, 16).ok().filter(|_| digits);
-            value.ok_or_else(|| RecordProblem::SliceDifferentiator(t.to_owned()))
-        });
+        let sd =
+            field("sd").map(|t| Snssai::sd_from_hex(t).ok_or_else(|| RecordProblem::SliceDifferentiator(t.to_owned())));
         let ambr = Ambr {
             uplink_bps: self.number(line, "uplink_bps", Ambr::default().uplink_bps)?,
             downlink_bps: self.number(line, "downlink_bps", Ambr::default().downlink_bps)?,
@@ -154,7 +151,7 @@ impl Columns {
             first.static_ipv6_prefix = field("ipv6_prefix").map(ipv6_prefix).transpose()?;
             first.framed_routes = field("framed_routes").map_or(Ok(Vec::new()), framed_routes)?;
         }
-        let snssai = Snssai { sst: self.number(line, "sst", 1)?, sd: sd.transpose()? };
+        let snssai = Snssai::new(self.number(line, "sst", 1)?, sd.transpose()?);
         let ipv4 = field("ipv4").map(|t| t.parse().map_err(|_| RecordProblem::Ipv4(t.to_owned())));
         check(Subscriber {
             msisdn: field("msisdn").map(parse_msisdn).transpose()?,

@@ -140,6 +140,8 @@ fn slice_differentiator_is_number_or_hex_text() {
         (r#", "sd": "abcdef""#, Some(0xab_cdef)),
         (r#", "sd": "00000A""#, Some(10)),
         (r#", "sd": 11259375"#, Some(0xab_cdef)),
+        (r#", "sd": "FFFFFF""#, None),
+        (r#", "sd": 16777215"#, None),
         (r#", "sd": null"#, None),
         ("", None),
     ] {

@@ -6,12 +6,10 @@ use vireo_core::subscription::{
     Ambr, AreaRestrictions, AuthenticationMethod, DnnSubscription, ServiceArea, SliceSubscription, Subscription,
 };
 use vireo_subscribers::{Key, Msisdn, OnExisting, Store, Subscriber};
-use vireo_types::{Dialect, Dnn, Network, PduSessionType, Snssai, Supi, SupiError, Tac};
+use vireo_types::{Dialect, Dnn, Network, PduSessionType, Snssai, Supi, SupiError, Tac, limits};
 
 /// Upper bound of a line with a key, in bytes.
 const LINE: u64 = 256;
-/// Upper bound of a bit rate in NGAP (TS 38.413 9.3.1.4), in bit/s.
-const MAX_BPS: u64 = 4_000_000_000_000;
 
 #[derive(Debug, ClapArgs)]
 #[command(group = ArgGroup::new("operator").required(true).args(["opc", "op"]))]
@@ -94,13 +92,13 @@ struct RateArgs {
     ///
     /// It applies to the UE (UE-AMBR) and to each of its sessions (Session-AMBR).
     #[arg(long, value_name = "BPS", default_value_t = Ambr::default().uplink_bps,
-          value_parser = clap::value_parser!(u64).range(1..=MAX_BPS))]
+          value_parser = clap::value_parser!(u64).range(1..=limits::BIT_RATE))]
     uplink_bps: u64,
     /// Set the downlink of UE-AMBR and Session-AMBR, in bit/s
     ///
     /// It applies to the UE (UE-AMBR) and to each of its sessions (Session-AMBR).
     #[arg(long, value_name = "BPS", default_value_t = Ambr::default().downlink_bps,
-          value_parser = clap::value_parser!(u64).range(1..=MAX_BPS))]
+          value_parser = clap::value_parser!(u64).range(1..=limits::BIT_RATE))]
     downlink_bps: u64,
 }
 

@@ -4,7 +4,7 @@ use super::{Cause, UeInformation, plmn_to, snssai_to};
 use crate::amf::context::{Connection, UeSecurityCapability};
 use crate::subscription::Ambr;
 use std::num::NonZeroU16;
-use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai};
+use vireo_types::{AmfUeNgapId, Guami, RanUeNgapId, Snssai, limits};
 use vireo_wire::ngap::{self, Message, *};
 
 /// Encodes a PDU that was built from values within their constraints.
@@ -287,8 +287,7 @@ fn try_session_release<'a>(
 }
 
 pub(crate) fn ambr_to(ambr: Ambr) -> UEAggregateMaximumBitRate {
-    // BitRate is at most 4 Tbit/s (9.3.1.4).
-    let rate = |bps: u64| BitRate(bps.min(4_000_000_000_000));
+    let rate = |bps: u64| BitRate(bps.min(limits::BIT_RATE));
     UEAggregateMaximumBitRate::new(rate(ambr.downlink_bps), rate(ambr.uplink_bps), None)
 }
 

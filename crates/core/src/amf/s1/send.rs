@@ -7,7 +7,7 @@ use crate::smf::{ErabQos, ErabRequest};
 use crate::subscription::Ambr;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
-use vireo_types::{AmfUeNgapId, Dialect, RanUeNgapId};
+use vireo_types::{AmfUeNgapId, Dialect, RanUeNgapId, limits};
 use vireo_wire::ngap::CauseRadioNetwork;
 use vireo_wire::s1ap::{self, Message, *};
 
@@ -284,16 +284,15 @@ fn try_session_release<'a>(
     S1AP_PDU::of_message(&message, ERABReleaseCommand::CRITICALITY)
 }
 
-/// Highest value of BitRate, and of its extended form (9.2.1.19, 9.2.1.141).
+/// Highest value of BitRate (9.2.1.19). The extended form has higher ones (9.2.1.141).
 const BIT_RATE: u64 = 10_000_000_000;
-const EXTENDED_BIT_RATE: u64 = 4_000_000_000_000;
 
 /// Returns the UE-AMBR. A rate above 10 Gbit/s has an extended form, which then counts (9.2.1.20).
 pub(crate) fn ambr_to(ambr: Ambr) -> Result<UEAggregateMaximumBitrate, s1ap::Error> {
     let rates = [(EXTENDED_AMBR_DL, ambr.downlink_bps), (EXTENDED_AMBR_UL, ambr.uplink_bps)];
     let high = rates.into_iter().filter(|(_, bps)| *bps > BIT_RATE);
     let extended: Vec<_> =
-        high.map(|(id, bps)| extension(id, &ExtendedBitRate(bps.min(EXTENDED_BIT_RATE)))).collect::<Result<_, _>>()?;
+        high.map(|(id, bps)| extension(id, &ExtendedBitRate(bps.min(limits::BIT_RATE)))).collect::<Result<_, _>>()?;
     let extended = if extended.is_empty() { None } else { Some(ProtocolExtensionContainer(extended)) };
     let [downlink, uplink] = rates.map(|(_, bps)| BitRate(bps.min(BIT_RATE)));
     Ok(UEAggregateMaximumBitrate::new(downlink, uplink, extended))
