@@ -7,9 +7,8 @@ use rustix::event::epoll;
 use rustls::Connection;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Type};
-use std::collections::HashMap;
 use std::io::Error;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Connection of the fabric with its buffers.
@@ -35,17 +34,12 @@ pub struct Stream {
     readable: Option<bool>,
 }
 
-/// Returns the connection that makes room for another one: of the connections whose peer has not
-/// greeted, the oldest of the peer address with the most. So many connections of one machine, which
-/// need no certificate, keep no member away. `streams` begins with the oldest.
+/// Returns the connection that makes room for another one, of those whose peer has not greeted: so
+/// many of one machine, which need no certificate, keep no member away. `streams` begins with the
+/// oldest.
 pub fn to_displace<'s, K: Copy>(streams: impl Iterator<Item = (K, &'s Stream)>) -> Option<K> {
-    let address_of = |stream: &Stream| stream.peer.map(|peer| peer.ip());
-    let strangers: Vec<(K, &Stream)> = streams.filter(|(_, stream)| stream.role.is_none()).collect();
-    let mut counts: HashMap<Option<IpAddr>, usize> = HashMap::new();
-    strangers.iter().for_each(|(_, stream)| *counts.entry(address_of(stream)).or_default() += 1);
-    let most = counts.values().copied().max()?;
-    let is_largest = |(_, stream): &&(K, &Stream)| counts.get(&address_of(stream)) == Some(&most);
-    strangers.iter().find(is_largest).map(|(key, _)| *key)
+    let strangers = streams.filter(|(_, stream)| stream.role.is_none());
+    vireo_types::to_displace(strangers.map(|(key, stream)| (key, stream.peer.map(|peer| peer.ip()))))
 }
 
 /// State that another process needs, beside the socket, to continue a connection.

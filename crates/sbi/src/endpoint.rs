@@ -3,19 +3,23 @@
 use crate::client::{self, Client, ClientConfig};
 use crate::grpc::Encoding;
 use crate::server::{IncomingRequest, Server};
-use crate::tls::{HandshakeError, Tls};
+use crate::tls::Tls;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::fmt::Display;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+use vireo_types::to_displace;
 
-/// Maximum of simultaneous connections of peers.
+/// Maximum of simultaneous connections of peers. One more closes one whose peer is not known.
 const CONNECTIONS: usize = 256;
 /// Minimum interval between two log lines about refused peers.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -122,10 +126,9 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, server: Arc<Server>) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "the service-based interface ends"),
     };
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
     let refused = Arc::new(RefusalLog::default());
+    let mut connections = Connections::default();
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -135,18 +138,56 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, server: Arc<Server>) {
                 continue;
             }
         };
+        if !connections.make_room() {
+            refused.log(peer, &format_args!("{CONNECTIONS} peers are connected"));
+            continue;
+        }
         let _ = stream.set_nodelay(true);
         let (server, tls, refused) = (Arc::clone(&server), tls.clone(), Arc::clone(&refused));
-        tokio::spawn(async move {
+        let is_known = Arc::new(AtomicBool::new(false));
+        let known = Arc::clone(&is_known);
+        let task = tokio::spawn(async move {
             match tls {
-                None => serve(stream, server).await,
+                None => serve(stream, server, known).await,
                 Some(tls) => match tls.accept(stream).await {
-                    Ok(stream) => serve(stream, server).await,
+                    Ok(stream) => {
+                        known.store(true, Ordering::Relaxed);
+                        serve(stream, server, known).await;
+                    }
                     Err(cause) => refused.log(peer, &cause),
                 },
             }
-            drop(permit);
         });
+        connections.0.push(Connection { task: task.abort_handle(), peer: peer.ip(), is_known });
+    }
+}
+
+/// Connections of peers, the oldest first.
+#[derive(Debug, Default)]
+struct Connections(Vec<Connection>);
+
+/// Connection of a peer.
+#[derive(Debug)]
+struct Connection {
+    task: AbortHandle,
+    peer: IpAddr,
+    /// True if the peer has shown its certificate or sent a request. Anyone can be silent.
+    is_known: Arc<AtomicBool>,
+}
+
+impl Connections {
+    /// Closes a connection whose peer is not known if the limit is reached. Returns false if all
+    /// are known.
+    fn make_room(&mut self) -> bool {
+        if self.0.len() >= CONNECTIONS {
+            self.0.retain(|connection| !connection.task.is_finished());
+        }
+        if self.0.len() >= CONNECTIONS {
+            let unknown = self.0.iter().enumerate().filter(|(_, c)| !c.is_known.load(Ordering::Relaxed));
+            let Some(at) = to_displace(unknown.map(|(at, c)| (at, Some(c.peer)))) else { return false };
+            self.0.remove(at).task.abort();
+        }
+        true
     }
 }
 
@@ -155,19 +196,26 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, server: Arc<Server>) {
 struct RefusalLog(Mutex<Option<Instant>>);
 
 impl RefusalLog {
-    fn log(&self, peer: SocketAddr, cause: &HandshakeError) {
+    fn log(&self, peer: SocketAddr, cause: &impl Display) {
         let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.is_some_and(|at| at.elapsed() < LOG_INTERVAL) {
-            return tracing::debug!(%peer, reason = %cause, "the connection of a peer is not secure");
+            return tracing::debug!(%peer, reason = %cause, "a peer is refused");
         }
         *logged = Some(Instant::now());
-        tracing::warn!(%peer, reason = %cause, "the connection of a peer is not secure");
+        tracing::warn!(%peer, reason = %cause, "a peer is refused");
     }
 }
 
 /// Serves a connection until it closes.
-async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, server: Arc<Server>) {
-    let service = service_fn(move |request| Arc::clone(&server).serve(request));
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    server: Arc<Server>,
+    is_known: Arc<AtomicBool>,
+) {
+    let service = service_fn(move |request| {
+        is_known.store(true, Ordering::Relaxed);
+        Arc::clone(&server).serve(request)
+    });
     let served = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)

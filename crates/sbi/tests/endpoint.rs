@@ -135,6 +135,19 @@ fn late_peer_is_reached_and_absent_reported() {
 }
 
 #[test]
+fn silent_connections_keep_no_peer_away() {
+    let server = Endpoint::start(settings(), |call| call.reply.send(Reply::done())).unwrap();
+    let (uri, client) = (format!("http://{}/x", server.address()), Endpoint::start(settings(), |_| {}).unwrap());
+    assert_eq!(soon(&request(&client.client(), uri.clone(), json(), 1)), Ok(Reply::done()));
+    // More than there may be.
+    let silent: Vec<TcpStream> = (0..400).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    let other = Endpoint::start(settings(), |_| {}).unwrap();
+    assert_eq!(soon(&request(&other.client(), uri.clone(), json(), 1)), Ok(Reply::done()), "a new peer");
+    assert_eq!(soon(&request(&client.client(), uri, json(), 1)), Ok(Reply::done()), "a known peer");
+    drop(silent);
+}
+
+#[test]
 fn unanswered_call_times_out() {
     use std::io::Write;
     let server = Endpoint::start(settings(), |call: IncomingRequest| match call.path.as_str() {

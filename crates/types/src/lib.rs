@@ -1,13 +1,14 @@
 //! Identifiers, limits and times that all crates of Vireo share.
 //!
-//! Plain data: no I/O, no clock, no allocation. Each type names its 3GPP source and its unit. This
-//! crate defines the bit layout of the identifiers that Vireo assigns itself (the LTMSI and the
-//! identifiers derived from it).
+//! Plain data and decisions about it: no I/O, no clock. Each type names its 3GPP source and its
+//! unit. This crate defines the bit layout of the identifiers that Vireo assigns itself (the LTMSI
+//! and the identifiers derived from it).
 #![forbid(unsafe_code)]
 
 mod addresses;
 mod deregistration;
 mod device_limit;
+mod displacement;
 mod identity;
 mod keys;
 pub mod limits;
@@ -18,6 +19,7 @@ mod time;
 pub use addresses::{Network, NetworkError, is_inside};
 pub use deregistration::{DeregistrationCause, DeregistrationCauseError};
 pub use device_limit::DeviceLimit;
+pub use displacement::to_displace;
 pub use identity::{Guami, Guti, Pei, Supi, SupiError, Tmsi};
 pub use keys::{AmfUeNgapId, AssocId, Bucket, Dialect, Ltmsi, RanUeNgapId, Seid, SessionIndex, Teid};
 pub use network::{Dnn, DnnError, NrCgi, PduSessionType, Plmn, PlmnError, SessionAddress, Snssai, Tac, Tai};

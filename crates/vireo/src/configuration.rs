@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use vireo_api::{Change, ConfigurationControl, Validation};
 use vireo_config::{Config, Source, Written};
+use vireo_subscribers::shown_location;
 
 /// Configuration file that is used without `--config`.
 const DEFAULT_FILE: &str = "vireo.toml";
@@ -49,8 +50,8 @@ impl ConfigurationFile {
     fn changes(&self, next: &Written) -> Vec<Change> {
         let present = self.in_force.written();
         let change = |key: String| Change {
-            old: present.value(&key).map(shown),
-            new: next.value(&key).map(shown),
+            old: present.value(&key).map(shown_location),
+            new: next.value(&key).map(shown_location),
             is_live: is_live(self.function, &key),
             key,
         };
@@ -80,15 +81,6 @@ impl ConfigurationFile {
     fn reload(&self) -> bool {
         let (reply, answer) = oneshot::channel();
         self.requests.blocking_send(reply).is_ok() && answer.blocking_recv().unwrap_or(false)
-    }
-}
-
-/// Returns a value without the user information of a URL.
-fn shown(value: &str) -> String {
-    let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
-    match rest.split_once('@') {
-        Some((user, host)) if !user.contains('/') => format!("{scheme}://****@{host}"),
-        _ => value.to_owned(),
     }
 }
 
@@ -191,7 +183,10 @@ mod tests {
 
     #[test]
     fn password_of_a_url_is_not_shown() {
-        assert_eq!(shown("\"redis://vireo:hunter2@10.0.0.1/0\""), "\"redis://****@10.0.0.1/0\"");
-        assert_eq!(shown("\"redis://10.0.0.1/a@b\""), "\"redis://10.0.0.1/a@b\"");
+        for password in ["hunter2", "hunt@r2"] {
+            let url = format!("\"redis://vireo:{password}@10.0.0.1/0\"");
+            assert_eq!(shown_location(&url), "\"redis://vireo@10.0.0.1/0\"");
+        }
+        assert_eq!(shown_location("\"redis://10.0.0.1/a@b\""), "\"redis://10.0.0.1/a@b\"");
     }
 }

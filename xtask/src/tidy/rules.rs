@@ -62,7 +62,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("vireo-datapath", &["vireo-types", "vireo-wire"]),
     ("vireo-subscribers", &["vireo-types", "vireo-wire", "vireo-core", "vireo-sealing"]),
     ("vireo-sbi", &["vireo-types"]),
-    ("vireo-fabric", &["vireo-core"]),
+    ("vireo-fabric", &["vireo-types", "vireo-core"]),
     ("vireo-n4", &["vireo-types", "vireo-wire", "vireo-core", "vireo-datapath"]),
     ("vireo-emulator", &["vireo-types", "vireo-wire", "vireo-sctp"]),
     ("vireo-traffic", &["vireo-types", "vireo-wire"]),

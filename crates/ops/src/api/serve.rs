@@ -10,9 +10,9 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +22,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+use vireo_types::to_displace;
 
 /// Maximum number of header fields of a request.
 const HEADERS: usize = 64;
@@ -180,18 +181,13 @@ struct Connections(VecDeque<OpenConnection>);
 #[derive(Debug)]
 struct OpenConnection {
     task: AbortHandle,
-    /// Address of the peer, of IPv6 its network; `None` for a unix socket.
+    /// Address of the peer; `None` for a unix socket.
     peer: Option<IpAddr>,
     identified: Identified,
 }
 
 impl Connections {
-    fn add(&mut self, task: AbortHandle, address: Option<IpAddr>, identified: Identified) {
-        let peer = address.map(|address| match address.to_canonical() {
-            // A machine may have all addresses of a network.
-            IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
-            v4 => v4,
-        });
+    fn add(&mut self, task: AbortHandle, peer: Option<IpAddr>, identified: Identified) {
         self.0.push_back(OpenConnection { task, peer, identified });
     }
 
@@ -200,20 +196,11 @@ impl Connections {
         self.0.len() >= limit
     }
 
-    /// Ends the oldest connection of the peer with the most ones whose clients are not known. If
-    /// all are known, ends the oldest.
+    /// Ends a connection whose client is not known. If all are known, ends the oldest.
     fn end_one(&mut self) {
-        let is_unknown = |connection: &&OpenConnection| !connection.identified.0.load(Ordering::Relaxed);
-        let mut counts: HashMap<Option<IpAddr>, usize> = HashMap::new();
-        self.0.iter().filter(is_unknown).for_each(|connection| *counts.entry(connection.peer).or_default() += 1);
-        let count_of = |connection: &OpenConnection| match is_unknown(&connection) {
-            true => counts.get(&connection.peer).copied().unwrap_or_default(),
-            false => 0,
-        };
-        let most = self.0.iter().map(count_of).max().unwrap_or_default();
-        if let Some(at) = self.0.iter().position(|connection| count_of(connection) == most)
-            && let Some(connection) = self.0.remove(at)
-        {
+        let unknown = self.0.iter().enumerate().filter(|(_, c)| !c.identified.0.load(Ordering::Relaxed));
+        let at = to_displace(unknown.map(|(at, connection)| (at, connection.peer))).unwrap_or_default();
+        if let Some(connection) = self.0.remove(at) {
             connection.task.abort();
         }
     }
