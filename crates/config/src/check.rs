@@ -400,6 +400,8 @@ fn timers(t: &file::Timers, problems: &mut Problems) -> Timers {
         t3447: t.t3447.0,
         ..Timers::default()
     };
+    let is_sent = timers.t3512 == Duration(0) || timers.t3512 >= Duration::from_secs(2);
+    problems.check(is_sent, "core.timers.t3512", "0s, or 2s and more, is allowed");
     check_t3402(timers.t3402, problems);
     check_t3447(timers.t3447, problems);
     problems.check(t.retransmissions <= 10, "core.timers.retransmissions", "0 to 10 is allowed");

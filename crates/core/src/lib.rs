@@ -11,6 +11,7 @@ pub mod config;
 mod env;
 #[cfg(test)]
 mod golden;
+mod gprs_timer;
 mod hash;
 pub mod ids;
 mod octets;

@@ -366,7 +366,7 @@ fn log_lost_association(event: NodeEvent) {
             "association ended: its RAN node is silent and has set up at another address"
         ),
         NodeEvent::LostUnbound { assoc, restarted } => {
-            tracing::info!(assoc = assoc.0, restarted, "association without NG or S1 Setup lost");
+            tracing::info!(assoc = assoc.0, restarted, "association lost that no RAN node uses");
         }
         NodeEvent::LostOne { assoc, restarted, remaining } => {
             tracing::warn!(assoc = assoc.0, restarted, remaining, "RAN node lost an association and has others")

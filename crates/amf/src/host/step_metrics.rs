@@ -124,8 +124,10 @@ impl StepMetrics {
     fn log_refusal(&mut self, request: &RefusedRequest, now: Instant, whom: impl std::fmt::Display) {
         let RefusedRequest { supi, procedure, cause, reason } = request;
         let supi = supi.map(Supi::as_u64);
+        // AUTHENTICATION REJECT has no cause.
+        let cause = Some(*cause).filter(|cause| *cause != 0);
         if self.refused.admits(supi.unwrap_or_default(), now) {
-            tracing::info!(ue = %whom, supi, procedure = ?procedure, cause, reason = %reason, "device refused");
+            tracing::info!(ue = %whom, supi, procedure = ?procedure, cause, reason = reason.as_ref(), "device refused");
         }
     }
 

@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 use vireo_core::amf::engine::Event;
 use vireo_emulator::ue::Service;
 use vireo_types::{Dialect, Plmn};
-use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage};
+use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, NasRegistrationAccept};
 use vireo_wire::ngap::*;
 
 fn home() -> Plmn {
@@ -50,6 +50,30 @@ fn assert_assists(lab: &Lab, pdu: &NGAPPDU<'_>) {
     assert_eq!(assistance.mico_mode_indication, None);
 }
 
+/// Returns the REGISTRATION ACCEPT of the UE.
+fn accept(lab: &Lab) -> NasRegistrationAccept {
+    let keys = lab.context().and_then(|ue| ue.security).expect("keys");
+    let accepted = lab.sent.iter().find_map(|pdu| match Nas5gsMessage::decode(&downlink(&keys, pdu)?) {
+        Ok(Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationAccept(accept))) => Some(*accept),
+        _ => None,
+    });
+    accepted.expect("an accept")
+}
+
+/// GPRS timer 3 does not encode the default of T3512, 54 minutes. An octet of 0 would be a period
+/// of 0 for the gNB, and without one the UE would use the period that it has stored (TS 24.501
+/// 5.5.1.3.4).
+#[test]
+fn ue_and_node_learn_same_t3512() {
+    let lab = connected(|_| {});
+    let timer = accept(&lab).t3512_value.expect("a T3512");
+    assert_eq!(timer.to_seconds(), Some(50 * 60));
+    let setup = sent(&lab, NgapPduKind::Initiating_InitialContextSetup);
+    let assistance = setup.ie::<ie::CoreNetworkAssistanceInformationForInactive>().expect("an IE").expect("a value");
+    let octets = assistance.periodic_registration_update_timer.0.value();
+    assert_eq!(timer.value, [octets as u8]);
+}
+
 /// REGISTRATION ACCEPT has the PLMNs that the Mobility Restriction List of the gNB has (TS 24.501
 /// 5.5.1.2.4, 5.5.1.3.4).
 #[test]
@@ -58,12 +82,7 @@ fn ue_learns_equivalent_plmns() {
         let mut lab = Lab::new();
         lab.config.plmns.extend(others.iter().map(|plmn| plmn.parse::<vireo_types::Plmn>().expect("digits")));
         lab.register();
-        let keys = lab.context().and_then(|ue| ue.security).expect("keys");
-        let accepted = lab.sent.iter().find_map(|pdu| match Nas5gsMessage::decode(&downlink(&keys, pdu)?) {
-            Ok(Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationAccept(accept))) => Some(accept),
-            _ => None,
-        });
-        let list = accepted.expect("an accept").equivalent_plmns;
+        let list = accept(&lab).equivalent_plmns;
         let golden = Nas5gsMessage::decode(&crate::golden::nr("RegistrationAccept-equivalent-plmns"));
         let Ok(Nas5gsMessage::Gmm(_, Nas5gmmMessage::RegistrationAccept(golden))) = golden else {
             panic!("{golden:?}")

@@ -4,14 +4,11 @@
 use super::{eutra_extended_drx, nr_extended_drx, plmn_to, tac_octets};
 use crate::amf::context::{DrxCycle, ExtendedDrx, UeContext, hashed_id};
 use crate::config::CoreConfig;
+use crate::gprs_timer::t3512;
 use crate::subscription::{AreaRestrictions, ServiceArea};
 use std::num::NonZeroU16;
 use vireo_types::{Dialect, Plmn, Tac, Tai, Tmsi, limits};
-use vireo_wire::nas::NasT3512Value;
 use vireo_wire::ngap::{self, *};
-
-/// T3512 if its value has no coding (TS 24.501 10.2): 54 minutes.
-const DEFAULT_T3512_S: u64 = 54 * 60;
 
 /// Information about a UE for its RAN node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,13 +86,6 @@ impl UeInformation {
         information.restrictions.get_or_insert_with(|| MobilityRestrictions::none(node.1));
         information
     }
-}
-
-/// Returns the octet of a period; 0 = deactivated.
-fn t3512(seconds: u64) -> u8 {
-    let value = if seconds == 0 { Ok(NasT3512Value::deactivated()) } else { NasT3512Value::from_seconds(seconds) };
-    let value = value.or_else(|_| NasT3512Value::from_seconds(DEFAULT_T3512_S));
-    value.ok().and_then(|value| value.value.first().copied()).unwrap_or_default()
 }
 
 impl MobilityRestrictions {
@@ -265,7 +255,5 @@ mod tests {
             let ie = pdu.ie::<ie::CoreNetworkAssistanceInformationForInactive>();
             assert_eq!(ie, Some(Ok(with_drx.encode())), "{name}");
         }
-        // TS 24.008 table 10.5.163a: 6 times 10 minutes, and deactivated.
-        assert_eq!((t3512(3600), t3512(0), t3512(54 * 60)), (0x06, 0xe0, t3512(1 << 40)));
     }
 }

@@ -1,6 +1,7 @@
 //! Parts of EMM messages that several procedures use (TS 24.301 9.9).
 
 use crate::config::CoreConfig;
+use crate::gprs_timer::{TIMER_2, at_most};
 use vireo_types::{Dialect, Guti, Tai};
 use vireo_wire::nas::GmmCause;
 use vireo_wire::nas_eps::*;
@@ -47,14 +48,9 @@ pub fn tai_list(area: &[Tai]) -> Option<NasTrackingAreaIdentityList> {
     Some(NasTrackingAreaIdentityList::new(octets))
 }
 
-/// Encodes T3412 (9.9.3.16). A period that cannot be encoded exactly is replaced by the default of
-/// the specification (54 minutes).
+/// Encodes T3412 (9.9.3.16): the longest period that is not longer than that of the configuration.
 pub fn t3412(config: &CoreConfig) -> NasT3412Value {
-    let seconds = config.timers.t3512.as_secs();
-    let default = || NasT3412Value::from_seconds(54 * 60).unwrap_or_else(|_| NasT3412Value::deactivated());
-    if seconds == 0 {
-        NasT3412Value::deactivated()
-    } else {
-        NasT3412Value::from_seconds(seconds).unwrap_or_else(|_| default())
-    }
+    let period = at_most(config.timers.t3512.as_secs(), TIMER_2);
+    let timer = NasT3412Value::from_seconds(period).ok().filter(|_| period > 0);
+    timer.unwrap_or_else(NasT3412Value::deactivated)
 }

@@ -14,6 +14,7 @@ use crate::amf::procedures::common::power_saving::{self, PowerSavingRequest};
 use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
 use crate::amf::procedures::common::{context_setup, emm, end_of_registration, guti, user_plane};
 use crate::config::{CoreConfig, Timers};
+use crate::gprs_timer::{TIMER_2, timer_3};
 use crate::smf::{self, N2Sm, SmContext};
 use crate::step::{Kind, Note, StepContext};
 use vireo_types::{Dialect, Duration, Instant, limits};
@@ -131,7 +132,7 @@ pub fn set_attach_paging(ctx: &mut StepContext<'_, '_>, message: &NasAttachReque
         || connectivity_request(&message.esm_message_container.value)
             .is_some_and(|(_, request)| request.request_type.request_type() == Some(RequestTypeValue::Emergency));
     let saving = if is_emergency { PowerSavingRequest::default() } else { saving };
-    power_saving::grant(ctx, saving, power_saving::TIMER_2);
+    power_saving::grant(ctx, saving, TIMER_2);
 }
 
 /// Stores how the UE of TRACKING AREA UPDATE REQUEST is paged, and deletes a radio capability that
@@ -149,7 +150,7 @@ pub fn set_update_paging(ctx: &mut StepContext<'_, '_>, message: &NasTrackingAre
     let saving = saving(&message.t3324_value, &message.t3412_extended_value, &message.extended_drx_parameters);
     let is_emergency = ctx.ue.has_emergency_session(ctx.env.config);
     let saving = if is_emergency { PowerSavingRequest::default() } else { saving };
-    power_saving::grant(ctx, saving, power_saving::TIMER_2);
+    power_saving::grant(ctx, saving, TIMER_2);
 }
 
 /// Stores the CIoT EPS optimisations that a UE supports, and prefers (9.9.3.34, 9.9.3.0B).
@@ -213,7 +214,9 @@ impl GrantedPowerSaving {
         let periodic = saving.and_then(|saving| saving.periodic_s);
         GrantedPowerSaving {
             t3324: saving.and_then(|saving| NasGprsTimer2::from_seconds(saving.active_s.into()).ok()),
-            t3412: periodic.and_then(power_saving::timer_3).map(|octet| NasT3412ExtendedValue::new(vec![octet])),
+            t3412: periodic
+                .and_then(|seconds| timer_3(seconds.into()))
+                .map(|octet| NasT3412ExtendedValue::new(vec![octet])),
             extended_drx: paging.extended_drx.map(|drx| NasExtendedDrxParameters::new(vec![drx.octet()])),
         }
     }

@@ -8,6 +8,7 @@ use crate::amf::procedures::common::congestion::back_off;
 use crate::amf::procedures::common::power_saving::{self, PowerSavingRequest};
 use crate::amf::procedures::common::user_plane::{bitmap, bitmap_octets, status};
 use crate::amf::procedures::common::{areas, gmm};
+use crate::gprs_timer::{TIMER_3, t3512};
 use crate::smf::{SmContext, ebi};
 use crate::step::StepContext;
 use vireo_types::{Dialect, Snssai, limits};
@@ -131,7 +132,7 @@ pub fn set_paging(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationReques
     let is_emergency =
         kind == Some(RegistrationType::EmergencyRegistration) || is_emergency && read(message).kind.is_update();
     let saving = if is_emergency { PowerSavingRequest::default() } else { saving };
-    power_saving::grant(ctx, saving, power_saving::TIMER_3);
+    power_saving::grant(ctx, saving, TIMER_3);
 }
 
 /// Returns the DRX cycle and the power saving that the UE requests, extended DRX in the coding of
@@ -163,8 +164,6 @@ fn add_paging(message: &mut NasRegistrationAccept, paging: &PagingInfo) {
 /// user plane is activated, one bit each.
 pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, slices: &Slices, back: u16) -> Option<Vec<u8>> {
     let config = ctx.env.config;
-    let t3512 = config.timers.t3512.as_secs();
-    let t3512 = if t3512 == 0 { Ok(NasT3512Value::deactivated()) } else { NasT3512Value::from_seconds(t3512) };
     let is_emergency = ctx.ue.registration == Registration::Emergency;
     // No IMS voice: sent explicitly, so that a phone does not search for it. Emergency services are
     // offered in NR and E-UTRA (9.11.3.5).
@@ -193,11 +192,7 @@ pub fn accept(ctx: &mut StepContext<'_, '_>, request: &Request, slices: &Slices,
     if let Some(configured) = gmm::nssai(&slices.configured) {
         message = message.with_configured_nssai(configured);
     }
-    // A period that cannot be encoded exactly is replaced by the default of the specification (54
-    // minutes).
-    if let Ok(value) = t3512.or_else(|_| NasT3512Value::from_seconds(54 * 60)) {
-        message = message.with_t3512_value(value);
-    }
+    message = message.with_t3512_value(NasT3512Value::new(vec![t3512(config.timers.t3512.as_secs())]));
     if request.session_status.is_some() {
         message = message.with_pdu_session_status(NasPduSessionStatus::new(bitmap_octets(status(ctx.ue))));
     }

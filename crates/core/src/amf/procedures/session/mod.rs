@@ -264,6 +264,8 @@ pub fn transfers(ctx: &mut StepContext<'_, '_>, kind: N2Sm, items: SessionItems)
         }
         match ctx.ue.sessions.iter().position(|s| s.id() == psi && s.is_live()) {
             Some(at) => user_plane::step(ctx, at, Input::N2(kind, &transfer)),
+            // The session has ended while the RAN node released it.
+            None if kind == N2Sm::ReleaseResponse => {}
             None => ctx.note(Note::fault("session-unknown")),
         }
     }
