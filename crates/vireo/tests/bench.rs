@@ -48,6 +48,17 @@ fn host_is_measured_with_messages_in_memory() {
 
 #[test]
 #[ignore = "make test-experiments"]
+fn host_is_measured_with_sctp() {
+    let Some((json, printed)) = measured(&["host", "--quick", "--only", "sctp", "--ues", "100"]) else { return };
+    for name in ["CPU per registration + session, SUCI null", "a worker process is ready after, worst"] {
+        let figure = json["figures"].as_array().unwrap().iter().find(|figure| figure["name"] == name);
+        let median = &figure.unwrap_or_else(|| panic!("{name}: {printed}"))["with_sctp"]["ours"]["median"];
+        assert!(median.as_f64().is_some_and(|median| median > 0.0), "{name}: {printed}");
+    }
+}
+
+#[test]
+#[ignore = "make test-experiments"]
 fn user_plane_is_measured_by_every_driver() {
     let Some((json, _)) = measured(&["upf", "--quick"]) else { return };
     let figures = json["figures"].as_array().unwrap();

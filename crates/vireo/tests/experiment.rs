@@ -310,6 +310,15 @@ fn idle_users_cost_memory_and_lose_no_packet() {
     assert!(quick.text("packets.svg").contains("two levels"));
 }
 
+/// The figures of an unoptimised user plane say nothing, but it forwards what the load sends.
+#[test]
+fn user_plane_forwards_load_of_experiments() {
+    for name in ["pepc-locking", "pepc-two-level"] {
+        let Some(quick) = Quick::run_concurrently(name, &[]) else { return };
+        assert_eq!(quick.summary().experiment, name);
+    }
+}
+
 #[test]
 #[ignore = "make test-experiments"]
 fn scale_out_is_measured_by_both_modes() {

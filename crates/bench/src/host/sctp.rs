@@ -294,7 +294,7 @@ impl Bench {
     pub(super) fn starts(&self) -> Result<Starts, Failure> {
         let options = CoreOptions {
             subscribers: WINDOW.into(),
-            slices: "[slice.default]\nsnssai = { sst = 1 }\nslo = { all = \"100us\" }\n".into(),
+            slices: "[slice.default]\nsnssai = { sst = 1 }\nslo = { all = \"1ms\" }\n".into(),
             // Some NFs have separate workers, so that they miss their objectives sooner.
             tables: format!("{}{TELLING}", EIGHT.tables),
             ..CoreOptions::default()

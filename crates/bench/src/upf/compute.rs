@@ -12,6 +12,7 @@ use vireo_datapath::{
     SharedTables, Tables, Tunnel, UplinkRule,
 };
 use vireo_traffic::frame_loop::{Direction, Packets, Teids};
+use vireo_traffic::packets::{self, ETHERNET, IPV4_HEADER, OUTER, UDP_HEADER};
 use vireo_types::{Instant, SessionAddress, Teid};
 
 /// Frames of a batch.
@@ -119,10 +120,11 @@ pub struct Compute {
     random: u64,
 }
 
-/// Offset of the TEID in an uplink frame; `UE_AT` holds the offset of the UE's address by
-/// direction.
-const TEID_AT: usize = 14 + 20 + 8 + 4;
-const UE_AT: [usize; 2] = [14 + 20 + 8 + 16 + 12, 14 + 16];
+/// Offset of the TEID in an uplink frame.
+const TEID_AT: usize = ETHERNET + IPV4_HEADER + UDP_HEADER + 4;
+/// Offsets of the UE's packet in a frame, and of the UE's address in its header, by direction.
+const PACKET_AT: [usize; 2] = [ETHERNET + OUTER, ETHERNET];
+const UE_AT: [usize; 2] = [12, 16];
 
 impl Compute {
     /// Returns a user plane with `sessions` sessions.
@@ -240,8 +242,11 @@ impl Compute {
             let Some(frame) = self.frames.next(template.len()) else { return };
             frame.copy_from_slice(template);
             let ue = (FIRST_UE.to_bits() + session).to_be_bytes();
-            let at = if way == 0 { UE_AT[0] } else { UE_AT[1] };
-            frame[at..at + 4].copy_from_slice(&ue);
+            let header = &mut frame[PACKET_AT[way]..][..IPV4_HEADER];
+            header[UE_AT[way]..][..4].copy_from_slice(&ue);
+            header[10..12].fill(0);
+            let check = !packets::sum(header);
+            header[10..12].copy_from_slice(&check.to_be_bytes());
             if way == 0 {
                 frame[TEID_AT..TEID_AT + 4].copy_from_slice(&self.teids.teid(session).0.to_be_bytes());
             }

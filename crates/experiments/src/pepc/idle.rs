@@ -15,8 +15,6 @@ use vireo_types::{SessionAddress, Teid};
 /// Address prefix of all users.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
 const LENGTH: u8 = 8;
-/// Offset of the UE's address in a frame from N6.
-const UE_AT: usize = 14 + 16;
 /// Number of idle users that receive a packet.
 const WOKEN: u32 = 1_000;
 /// Users installed per change of the tables.
@@ -89,15 +87,11 @@ pub(super) fn measure(plane: &Plane, users: u32, hot_users: usize) -> Result<Idl
 /// Sends a packet to each of these users and connects the users that are reported to the control
 /// plane. Returns the number of users without a packet.
 fn wake(plane: &Plane, mut frames: MemoryFrames, some: &[(u32, DownlinkId)]) -> Result<u32, Failure> {
-    let template = plane.network.packets(Teid(1)).frame(&plane.network.ours, Direction::Downlink, 0)?;
+    let mut packets = plane.network.packets(Teid(1));
     let mut lost = 0;
     for (user, id) in some {
-        let mut frame = template.clone();
-        let ue = address(*user).ipv4.unwrap_or(Ipv4Addr::UNSPECIFIED);
-        frame
-            .get_mut(UE_AT..UE_AT + 4)
-            .ok_or_else(|| Failure("a frame is too short".into()))?
-            .copy_from_slice(&ue.octets());
+        packets.ue = address(*user).ipv4.unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let frame = packets.frame(&plane.network.ours, Direction::Downlink, 0)?;
         match frames.next(frame.len()) {
             Some(slot) => slot.copy_from_slice(&frame),
             None => return Err(Failure("a batch has no room".into())),
