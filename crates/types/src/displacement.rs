@@ -1,6 +1,6 @@
 //! Choice of the connection that makes room for another one.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Returns the connection that makes room for another one: of the peer address with the most of
@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// shown who it is. So many connections of one machine keep no other machine away.
 pub fn to_displace<K: Copy>(unknown: impl Iterator<Item = (K, Option<IpAddr>)>) -> Option<K> {
     let unknown: Vec<(K, Option<IpAddr>)> = unknown.map(|(key, address)| (key, address.map(machine))).collect();
-    let mut counts: HashMap<Option<IpAddr>, usize> = HashMap::new();
+    let mut counts: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
     unknown.iter().for_each(|(_, address)| *counts.entry(*address).or_default() += 1);
     let most = counts.values().copied().max()?;
     unknown.iter().find(|(_, address)| counts.get(address) == Some(&most)).map(|(key, _)| *key)
