@@ -112,14 +112,36 @@ fn packets_of_one_flow_wait_while_others_pass() {
     b.plane.receive_n6(&udp(SERVER, UE, [80, 4000], 100), b.now.instant);
     assert_eq!(flows_of(&mut b), [Some(1)]);
     let out = b.events();
-    let report = SessionReportRequest::parse(&Message::new(&out[0].1).expect("sound")).expect("a report");
+    assert_filtered_flow_is_reported(&out);
+    b.modify(seid, &forward_filtered_flow());
+    assert_eq!(flows_of(&mut b), [Some(5)]);
+
+    // The other flow is forwarded again before the events of both are handled.
+    b.modify(seid, &buffer());
+    let mut change = buffer();
+    change.update_fars[0].far_id = FarId(7);
+    b.modify(seid, &change);
+    b.plane.receive_n6(&udp(SERVER, UE, [53, 4000], 70), b.now.instant);
+    b.plane.receive_n6(&udp(SERVER, UE, [80, 4000], 100), b.now.instant);
+    b.modify(seid, &forward(RAN_TEID));
+    assert_eq!(flows_of(&mut b), [Some(1)]);
+    let out = b.events();
+    assert_filtered_flow_is_reported(&out);
+    b.modify(seid, &forward_filtered_flow());
+    assert_eq!(flows_of(&mut b), [Some(5)]);
+}
+
+fn assert_filtered_flow_is_reported(out: &Outgoing) {
+    let (_, report) = reports::the_report(out);
     let data = report.downlink_data.expect("there");
     let flow = DownlinkDataServiceInformation { qfi: Some(5), paging_policy: None };
     assert_eq!((&data.pdr_ids[..], &data.service_information[..]), (&[PdrId(12)][..], &[flow][..]));
+}
+
+fn forward_filtered_flow() -> SessionModificationRequest {
     let mut change = forward(RAN_TEID);
     change.update_fars[0].far_id = FarId(7);
-    b.modify(seid, &change);
-    assert_eq!(flows_of(&mut b), [Some(5)]);
+    change
 }
 
 #[test]
