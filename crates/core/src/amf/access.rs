@@ -10,7 +10,7 @@ use super::n2::{
 use super::s1;
 use crate::subscription::Ambr;
 use std::num::NonZeroU16;
-use vireo_types::{AmfUeNgapId, Dialect, RanUeNgapId};
+use vireo_types::{AmfUeNgapId, Dialect, RanUeNgapId, Snssai};
 
 /// Returns route and kind of a message without decoding it further or copying.
 ///
@@ -93,22 +93,29 @@ pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> 
     }
 }
 
-/// Encodes the transport of the accept of an update. An eNB learns with it the restrictions of the
-/// UE, and what it needs for EN-DC (TS 23.401 5.3.3.1).
+/// Encodes the transport of the accept of an update. A gNB learns with it the allowed NSSAI (TS
+/// 38.413 8.6.2.2), an eNB the restrictions of the UE, and what it needs for EN-DC (TS 23.401
+/// 5.3.3.1).
 pub fn accept_transport(connection: &Connection, nas: Vec<u8>, content: AcceptTransport<'_>) -> Vec<u8> {
     match connection.assoc.dialect() {
-        Dialect::Nr => n2::downlink_nas_transport(connection, nas),
+        Dialect::Nr => n2::downlink_nas_with_information(connection, nas, &UeInformation::default(), content.allowed),
         Dialect::Eps => s1::accept_transport(connection, nas, content),
     }
 }
 
-/// Encodes the transport of a NAS message, and the mobility restrictions and the priority for
-/// frequencies, which replace those that the RAN node has.
-pub fn downlink_nas_with_information(connection: &Connection, nas: Vec<u8>, information: &UeInformation) -> Vec<u8> {
+/// Encodes the transport of a NAS message, and the mobility restrictions, the priority for
+/// frequencies and the allowed NSSAI (unless empty), which replace those that the RAN node has. An
+/// eNB has no slices.
+pub fn downlink_nas_with_information(
+    connection: &Connection,
+    nas: Vec<u8>,
+    information: &UeInformation,
+    allowed: &[Snssai],
+) -> Vec<u8> {
     match connection.assoc.dialect() {
-        Dialect::Nr => n2::downlink_nas_with_information(connection, nas, information),
+        Dialect::Nr => n2::downlink_nas_with_information(connection, nas, information, allowed),
         Dialect::Eps => {
-            let content = AcceptTransport { information, nr_algorithms: None, radio_capability: &[] };
+            let content = AcceptTransport { information, nr_algorithms: None, radio_capability: &[], allowed: &[] };
             s1::accept_transport(connection, nas, content)
         }
     }

@@ -210,11 +210,15 @@ fn user_plane_function<'c>(config: &'c CoreConfig, dnn: &Dnn, ltmsi: Ltmsi) -> O
     reach().nth(chosen)
 }
 
-/// Handles that the UPF has established a session that the UE waits for.
+/// Handles that the UPF has established a session that the UE waits for. A session with the ID of
+/// another one waits until the RAN has released that.
 pub(super) fn upf_ready(sm: &mut SmContext, pti: u8, env: &Env<'_>, out: &mut Vec<Output>) {
     let Stage::Requested { cause, options, .. } = &mut sm.stage else {
         return;
     };
+    if matches!(sm.ran, RanState::Releasing { .. }) {
+        return;
+    }
     let (cause, options) = (*cause, std::mem::take(options));
     if sm.is_over_nas() {
         return upf_ready_over_nas(sm, pti, messages::accept(sm, pti, cause, options, env.config), env, out);

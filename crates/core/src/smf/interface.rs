@@ -100,6 +100,9 @@ pub enum Input<'a> {
     /// The session is released without a message to the UE (deregistration, TS 24.501 5.5.2); only
     /// the UPF is informed.
     ReleaseLocally,
+    /// The UE does not have the session: it is released without a message to the UE, at UPF and RAN
+    /// (TS 23.502 4.3.4.2).
+    LostByUe,
     /// PFCP message for this session: a response, or a report of the UPF.
     Pfcp(&'a [u8]),
     /// The UPF did not answer a request after all retransmissions.

@@ -53,7 +53,7 @@ pub(crate) use messages::command_with_forwarding;
 pub use modify::awaits_connection;
 #[cfg(test)]
 pub(crate) use n2::modify_confirm as modify_confirm_transfer;
-pub use n2::{HandoverRefusal, modify_refusal, refusal};
+pub use n2::{HandoverRefusal, modify_refusal, refusal, release_command_transfer};
 pub use ran_changes::{can_modify, modify_confirm};
 pub use terms::SessionTerms;
 
@@ -86,6 +86,18 @@ pub(crate) fn repeats_request(sm: &SmContext, n1: &[u8]) -> bool {
         (Stage::Requested { pti, .. } | Stage::Accepted { pti }, [_, _, repeated, ..]) => pti == repeated,
         _ => false,
     }
+}
+
+/// Returns true if the RAN has resources of the session, or releases them.
+pub fn is_at_ran(sm: &SmContext) -> bool {
+    use context::RanState::{Releasing, SettingUp, Up};
+    matches!(sm.ran, SettingUp | Up | Releasing { .. }) && !sm.is_over_nas()
+}
+
+/// Lets a new session wait until the RAN has released another one with its ID.
+pub fn wait_for_ran(sm: &mut SmContext, env: &Env<'_>) {
+    sm.ran = context::RanState::Releasing { then_setup: true };
+    sm.deadline = Some(env.now + env.config.timers.ran_response);
 }
 
 /// Returns true if a PFCP message rejects a new session because another session has its address.
@@ -133,6 +145,7 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         Input::Unreachable => user_plane::unreachable(sm, &mut out),
         Input::Release(cause) => release::start(sm, release::NO_PTI, cause, env, &mut out),
         Input::ReleaseLocally => release::end(sm, &mut out),
+        Input::LostByUe => release::end_at_ran(sm, &mut out),
         Input::Pfcp(octets) => upf::on_message(sm, octets, env, &mut out),
         Input::PfcpTimeout => upf::on_timeout(sm, env, &mut out),
         Input::UpfLost => {

@@ -33,19 +33,25 @@ fn request(sm: &SmContext, erab: Option<ERABID>) -> Option<Output> {
     let flow = QosFlowSetupRequestItem::new(QosFlowIdentifier(DEFAULT_QFI.into()), flow_qos(sm), erab, None);
     let security = up_security::indication(sm);
     let security = security.map(|one| build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, SecurityIndication(one)));
-    let ies = [
+    // For the target of a handover (TS 38.413 9.3.4.1). Others ignore it.
+    let no_forwarding = sm.is_relocating().then(|| {
+        let value = DataForwardingNotPossible::data_forwarding_not_possible;
+        build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, DataForwardingNotPossible(value))
+    });
+    let tunnel = [
         build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionAggregateMaximumBitRate(ambr)),
         build_ngap_ie!(
             PDUSessionResourceSetupRequestTransfer,
             UL_NGU_UP_TNLInformation(UPTransportLayerInformation::gTPTunnel(gtp_tunnel(uplink)))
         ),
-        build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionType(kind)),
     ];
+    let kind = build_ngap_ie!(PDUSessionResourceSetupRequestTransfer, PDUSessionType(kind));
     let flows = build_ngap_ie!(
         PDUSessionResourceSetupRequestTransfer,
         QosFlowSetupRequestList(QosFlowSetupRequestList(vec![flow]))
     );
-    let ies: Result<Vec<_>, _> = ies.into_iter().chain(security).chain([flows]).collect();
+    let ies: Result<Vec<_>, _> =
+        tunnel.into_iter().chain(no_forwarding).chain([kind]).chain(security).chain([flows]).collect();
     let transfer = PDUSessionResourceSetupRequestTransfer::new(ProtocolIEContainer(ies.ok()?));
     Some(Output::N2(N2Sm::SetupRequest, encode_open_type(&transfer).ok()?.to_vec()))
 }
@@ -98,8 +104,13 @@ pub(super) fn modify_request(uplink: Tunnel, to: Tunnel) -> Option<Output> {
 
 /// Builds the PDU Session Resource Release Command Transfer.
 pub(super) fn release_command() -> Option<Output> {
+    Some(Output::N2(N2Sm::ReleaseCommand, release_command_transfer()?))
+}
+
+/// Encodes the PDU Session Resource Release Command Transfer.
+pub fn release_command_transfer() -> Option<Vec<u8>> {
     let transfer = PDUSessionResourceReleaseCommandTransfer::new(Cause::nas(CauseNas::normal_release), None);
-    Some(Output::N2(N2Sm::ReleaseCommand, encode_open_type(&transfer).ok()?.to_vec()))
+    Some(encode_open_type(&transfer).ok()?.to_vec())
 }
 
 /// Returns the RAN end of N3 from a PDU Session Resource Setup Response Transfer; `None` if there
@@ -213,9 +224,12 @@ pub(super) fn handover_acknowledge(sm: &SmContext, octets: &[u8]) -> Option<Ackn
     let downlink = transfer.dl_forwarding_up_tnl_information.as_ref().and_then(|end| tunnel_of(sm, end));
     let uplink = uplink_forwarding(sm, transfer.ie_extensions.as_ref());
     let forwarding = ForwardingEnds { downlink, uplink };
+    // The source forwards packets of the flows that are named (TS 38.413 8.4.1.2).
+    let accepted = flows.iter().filter(|flow| downlink.is_some() && flow.data_forwarding_accepted.is_some());
+    let accepted: Vec<_> = accepted.map(|flow| QosFlowToBeForwardedItem::new(flow.qos_flow_identifier, None)).collect();
     let command = HandoverCommandTransfer::new(
         transfer.dl_forwarding_up_tnl_information,
-        None,
+        (!accepted.is_empty()).then_some(QosFlowToBeForwardedList(accepted)),
         transfer.data_forwarding_response_drb_list,
         uplink.and_then(with_uplink_forwarding),
     );

@@ -44,13 +44,23 @@ pub(super) fn reject(sm: &mut SmContext, cause: GsmCause, out: &mut Vec<Output>)
     end(sm, out);
 }
 
-/// Releases a session without a message to UE and RAN.
+/// Releases a session without a message to UE and RAN. The RAN releases the UE, or has nothing of
+/// the session.
 pub(super) fn end(sm: &mut SmContext, out: &mut Vec<Output>) {
     sm.stage = Stage::Ended;
     sm.ran = RanState::Idle;
     sm.deadline = None;
     delete(sm, out);
     finish(sm, out);
+}
+
+/// Releases a session that the UE does not have. The RAN releases it, too: it would refuse another
+/// session with this ID (TS 38.413 8.2.1.4, TS 36.413 8.2.1.3).
+pub(super) fn end_at_ran(sm: &mut SmContext, out: &mut Vec<Output>) {
+    if sm.is_live() && matches!(sm.ran, RanState::SettingUp | RanState::Up) {
+        out.extend(messages::ran_release_command(sm));
+    }
+    end(sm, out);
 }
 
 /// Deletes the session at the UPF, once no other request is outstanding there.

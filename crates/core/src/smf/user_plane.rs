@@ -6,7 +6,7 @@
 
 use super::context::{N4State, RanState, SessionHandover, SmContext, Stage, Tunnel};
 use super::interface::{N2Sm, Output};
-use super::{control_plane, forwarding, messages, modify, n4, release, relocate, up_security};
+use super::{control_plane, establish, forwarding, messages, modify, n4, release, relocate, up_security};
 use crate::Env;
 use vireo_types::Dialect;
 use vireo_wire::nas::GsmCause;
@@ -21,6 +21,7 @@ pub(super) fn activate(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
         RanState::SettingUp if sm.deadline.is_some() => {}
         // An eNB refuses a second set-up of an E-RAB (TS 36.413 8.2.1.3).
         RanState::Up if sm.dialect == Dialect::Eps => {}
+        // A separate AMF requests it only if the RAN has no user plane.
         RanState::Idle | RanState::AwaitingUpf | RanState::SettingUp | RanState::Up => set_up(sm, env, out),
         RanState::Releasing { .. } => sm.ran = RanState::Releasing { then_setup: true },
     }
@@ -155,11 +156,7 @@ pub(super) fn on_ran_answer(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: 
             }
         }
         (N2Sm::ReleaseResponse, RanState::Releasing { then_setup }) => {
-            sm.ran = RanState::Idle;
-            sm.deadline = None;
-            if then_setup && sm.stage == Stage::Established {
-                set_up(sm, env, out);
-            }
+            released_at_ran(sm, then_setup, env, out);
         }
         (N2Sm::ModifyResponse, _) if relocate::awaits_ran(sm) => relocate::on_ran_answer(sm, env),
         (N2Sm::ModifyResponse, _) => modify::accepted_by_ran(sm),
@@ -211,6 +208,18 @@ fn release_at_ran(sm: &mut SmContext, then_setup: bool, env: &Env<'_>, out: &mut
     }
 }
 
+/// Handles that the RAN has released its resources of the session, or of another session with its
+/// ID.
+fn released_at_ran(sm: &mut SmContext, then_setup: bool, env: &Env<'_>, out: &mut Vec<Output>) {
+    sm.ran = RanState::Idle;
+    sm.deadline = None;
+    match sm.stage {
+        Stage::Requested { pti, .. } if sm.n4 == N4State::Synced => establish::upf_ready(sm, pti, env, out),
+        Stage::Established if then_setup => set_up(sm, env, out),
+        _ => {}
+    }
+}
+
 /// Handles that the RAN has not answered in time.
 pub(super) fn on_ran_timeout(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     sm.deadline = None;
@@ -223,12 +232,7 @@ pub(super) fn on_ran_timeout(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Ou
         (_, RanState::Releasing { then_setup }) if sm.dialect == Dialect::Eps => {
             release_at_ran(sm, then_setup, env, out);
         }
-        (_, RanState::Releasing { then_setup }) => {
-            sm.ran = RanState::Idle;
-            if then_setup {
-                set_up(sm, env, out);
-            }
-        }
+        (_, RanState::Releasing { then_setup }) => released_at_ran(sm, then_setup, env, out),
         // A late answer to the setup is still accepted.
         _ => {}
     }

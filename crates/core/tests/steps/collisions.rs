@@ -11,7 +11,7 @@ use vireo_core::step::{Effect, Kind, Note};
 use vireo_core::subscription::SliceSubscription;
 use vireo_emulator::ue::{self, Event as UeEvent, MmState, UeOutput};
 use vireo_types::{Duration, Snssai, Tmsi};
-use vireo_wire::ngap::NgapPduKind;
+use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
 use vireo_wire::pfcp::{self, Element};
 
 /// 5GS registration types, with a follow-on request pending (TS 24.501 9.11.3.7).
@@ -191,6 +191,22 @@ fn deregistration_before_complete_ends_both() {
     assert!(!context.is_registered() && context.sessions.is_empty() && context.procedure.is_none());
 }
 
+/// A connected UE has lost its session. The gNB would refuse another one with its ID (TS 38.413
+/// 8.2.1.4).
+#[test]
+fn lost_sessions_are_released_at_gnb() {
+    const NO_SESSION: [u8; 4] = [0x50, 2, 0, 0];
+    for (kind, status) in [(INITIAL, &[][..]), (MOBILITY, &NO_SESSION)] {
+        let mut lab = connected();
+        let request = [&registration(kind, tmsi(&lab))[..], status].concat();
+        lab.reachable = false;
+        send(&mut lab, CIPHERED, &request);
+        let kinds = lab.sent.iter().map(|pdu| NGAP_PDU::decode_borrowed(pdu).expect("a PDU").kind());
+        let releases = kinds.filter(|kind| *kind == NgapPduKind::Initiating_PDUSessionResourceRelease);
+        assert_eq!((releases.count(), lab.context().expect("a context").sessions.len()), (1, 0));
+    }
+}
+
 /// 5.4.2.7 c: the keys of SECURITY MODE COMMAND, which the UE has not received, are dropped.
 #[test]
 fn request_during_security_mode_replaces_it() {
@@ -345,7 +361,8 @@ fn updating() -> Lab {
     lab
 }
 
-/// 5.4.4.6: registration and deregistration end the update; the accept has the allowed NSSAI.
+/// 5.4.4.6: registration and deregistration end the update; the accept has the allowed NSSAI, and
+/// the configured NSSAI follows.
 #[test]
 fn request_during_configuration_update_ends_it() {
     for registers in [true, false] {
@@ -355,7 +372,7 @@ fn request_during_configuration_update_ends_it() {
         send(&mut lab, CIPHERED, &request);
         let context = lab.context().expect("a context");
         assert!(lab.notes.contains(&Note::Failed(Kind::ConfigurationUpdate, 0)));
-        assert_eq!((context.is_registered(), context.pending.allowed), (registers, false));
+        assert_eq!((context.is_registered(), context.pending.allowed), (registers, registers));
         assert_eq!(matches!(context.procedure, Some(Procedure::Registration(_))), registers);
     }
 }

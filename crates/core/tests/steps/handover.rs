@@ -253,6 +253,15 @@ fn other_security_capabilities_are_put_right() {
             .then(|| pdu.ie::<vireo_wire::ngap::ie::UESecurityCapabilities>().is_some_and(|c| c.is_ok()))
     });
     assert_eq!(answer, Some(true));
+
+    // The algorithms of E-UTRA, which an ng-eNB uses.
+    let mut lab = connected(&[1]);
+    let mut handed = lab.gnbs[0].handover_context(lab.ran.expect("a connection"), ALL).expect("a UE");
+    handed.eutra_capability = (0x40, 0x40);
+    let mut out = Outbox::default();
+    lab.gnbs[1].path_switch(handed, |_| true, &mut out).expect("a request");
+    lab.bring_to_core(1, &out);
+    assert!(lab.notes.contains(&Note::fault("security-capability-mismatch")), "{:?}", lab.notes);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use vireo_core::subscription::{UpProtection, UpSecurity};
 use vireo_emulator::ue::{Cause, Event as UeEvent, Fault, Registration};
 use vireo_types::{PduSessionType, Supi};
 use vireo_wire::nas::*;
-use vireo_wire::ngap::{NGAP_PDU, PDUSessionResourceSetupRequestTransfer, decode_open_type, ie};
+use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, PDUSessionResourceSetupRequestTransfer, decode_open_type, ie};
 use vireo_wire::pfcp;
 
 /// Returns UL NAS TRANSPORT with a PDU SESSION ESTABLISHMENT REQUEST as an initial request.
@@ -82,6 +82,79 @@ fn request_for_psi_in_use_replaces_session() {
     assert_eq!(after.len(), 1, "TS 24.501 5.4.5.2.3 a 2");
     assert_ne!(after[0].pfcp.cp_seid, before.pfcp.cp_seid);
     assert_eq!(pfcp_requests(&lab).iter().filter(|kind| **kind == DELETION).count(), 1);
+}
+
+/// The gNB would refuse a second session with this ID (TS 38.413 8.2.1.4).
+#[test]
+fn replaced_session_is_released_at_gnb_first() {
+    use NgapPduKind::{Initiating_PDUSessionResourceRelease as Release, Initiating_PDUSessionResourceSetup as Setup};
+    let resources = |lab: &Lab, before: usize| {
+        let kinds = lab.sent[before..].iter().map(|pdu| NGAP_PDU::decode_borrowed(pdu).expect("a PDU").kind());
+        kinds.filter(|kind| [Release, Setup].contains(kind)).collect::<Vec<_>>()
+    };
+    for answers in [true, false] {
+        let mut lab = Lab::new();
+        lab.register();
+        lab.session(5);
+        let before = lab.sent.len();
+        let security = lab.context().and_then(|ue| ue.security).expect("keys");
+        lab.slow = Some(NgapPduKind::Successful_PDUSessionResourceRelease);
+        lab.inject(&protected(&security, CIPHERED, &request(5, 77)));
+        assert_eq!(resources(&lab, before), [Release]);
+        lab.slow = None;
+        let late = lab.late.pop().expect("an answer");
+        lab.reachable = false;
+        match answers {
+            true => lab.take_from_gnb(late.0, &late.1),
+            false => lab.wait(lab.config.timers.ran_response),
+        }
+        assert_eq!(resources(&lab, before), [Release, Setup]);
+        assert!(!lab.notes.iter().any(|note| matches!(note, Note::Fault(_))), "{:?}", lab.notes);
+    }
+}
+
+/// The gNB would refuse a second set-up (TS 38.413 8.2.1.4).
+#[test]
+fn user_plane_that_is_up_is_not_set_up_again() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(5);
+    let before = lab.context().expect("a context");
+    let tmsi = before.identity.tmsi.expect("a 5G-GUTI");
+    let guti = lab.config.guami();
+    let set = (guti.set << 6 | u16::from(guti.pointer)).to_be_bytes();
+    let identity = [&[0xf4, set[0], set[1]][..], &tmsi.0.to_be_bytes()].concat();
+    let key_set = NasKeySetIdentifier::new(before.security.as_ref().expect("keys").key_set.identifier());
+    let request = NasServiceRequest::new(
+        key_set,
+        NasServiceType::from_service_type(ServiceType::Data),
+        NasFGsMobileIdentity::new(identity),
+    )
+    .with_uplink_data_status(NasUplinkDataStatus::from_sessions(&[5]).expect("a bitmap"));
+    lab.sent.clear();
+    send(&mut lab, &Nas5gsMessage::new_5gmm(request).encode().expect("a request encodes"));
+    let security = before.security.as_ref().expect("keys");
+    let [accept] = &lab.sent.iter().filter_map(|pdu| downlink(security, pdu)).collect::<Vec<_>>()[..] else {
+        panic!("SERVICE ACCEPT alone: {} PDUs", lab.sent.len());
+    };
+    let accept = Nas5gsMessage::decode(accept).expect("a message");
+    let Nas5gsMessage::Gmm(_, Nas5gmmMessage::ServiceAccept(accept)) = accept else { panic!("{accept:?}") };
+    assert_eq!(accept.pdu_session_reactivation_result.expect("a result").value, [0, 0]);
+    assert_eq!((lab.sent.len(), lab.context().expect("a context").sessions), (1, before.sessions));
+}
+
+/// The session has ended by the message of the UE.
+#[test]
+fn late_answer_of_gnb_to_release_is_no_fault() {
+    let mut lab = Lab::new();
+    lab.register();
+    lab.session(5);
+    lab.slow = Some(NgapPduKind::Successful_PDUSessionResourceRelease);
+    lab.ue_does(|ue, _, out| ue.release(5, out).expect("a request"));
+    let late = std::mem::take(&mut lab.late);
+    assert_eq!((late.len(), lab.context().expect("a context").sessions.len()), (1, 0));
+    lab.take_from_gnb(late[0].0, &late[0].1);
+    assert!(!lab.notes.iter().any(|note| matches!(note, Note::Fault(_))), "{:?}", lab.notes);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Changes of a subscriber's record while its UE is registered.
 
+use crate::lab::nas::downlink;
 use crate::lab::{Lab, SLICE};
 use vireo_core::amf::context::Procedure;
 use vireo_core::amf::engine::Event;
@@ -9,6 +10,7 @@ use vireo_core::subscription::*;
 use vireo_emulator::gnb;
 use vireo_emulator::ue::{self, Event as UeEvent, MmState};
 use vireo_types::*;
+use vireo_wire::nas::{Nas5gmmMessage, Nas5gsMessage, NasConfigurationUpdateCommand, NasNssai};
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, ie};
 
 /// Returns a connected UE with session 1.
@@ -201,6 +203,36 @@ fn changed_ue_ambr_reaches_gnb() {
     );
 }
 
+/// Returns the last CONFIGURATION UPDATE COMMAND.
+fn configuration_update(lab: &Lab) -> NasConfigurationUpdateCommand {
+    let security = lab.context().and_then(|ue| ue.security).expect("keys");
+    let plain = lab.sent.iter().rev().filter_map(|pdu| downlink(&security, pdu));
+    let command = plain.filter_map(|nas| match Nas5gsMessage::decode(&nas) {
+        Ok(Nas5gsMessage::Gmm(_, Nas5gmmMessage::ConfigurationUpdateCommand(command))) => Some(*command),
+        _ => None,
+    });
+    command.into_iter().next().expect("a command")
+}
+
+/// A slice that is added is in the configured NSSAI, and the UE may request it.
+#[test]
+fn added_slice_updates_configured_nssai() {
+    let mut lab = Lab::new();
+    let second = Snssai { sst: 2, sd: None };
+    let slice = lab.config.slices[0].clone();
+    lab.config.slices.push(vireo_core::config::SliceConfig { snssai: second, ..slice });
+    lab.register();
+    let dnns = lab.subscription.slices[0].dnns.clone();
+    lab.subscription.slices.push(SliceSubscription { snssai: second, default: false, dnns });
+    changed(&mut lab);
+    let command = configuration_update(&lab);
+    let listed = |slices: Option<NasNssai>| slices.map(|slices| slices.value.to_vec());
+    assert_eq!(listed(command.allowed_nssai), Some(vec![1, 1]));
+    assert_eq!(listed(command.configured_nssai), Some(vec![1, 1, 1, 2]));
+    changed(&mut lab);
+    assert_eq!(count(&lab, |note| matches!(note, Note::Succeeded(Kind::ConfigurationUpdate, _))), 1, "once");
+}
+
 /// A slice that is not the home slice leaves the allowed NSSAI.
 #[test]
 fn withdrawn_slice_updates_allowed_nssai() {
@@ -217,6 +249,14 @@ fn withdrawn_slice_updates_allowed_nssai() {
     assert!(lab.events.contains(&UeEvent::ConfigurationUpdated), "{:?}", lab.events);
     let context = lab.context().expect("a context");
     assert_eq!((&context.allowed[..], context.procedure), (&[SLICE][..], None));
+    let command = configuration_update(&lab);
+    let listed = |slices: Option<NasNssai>| slices.map(|slices| slices.value);
+    let (allowed, configured) = (listed(command.allowed_nssai), listed(command.configured_nssai));
+    assert!(allowed.is_some() && allowed == configured, "{allowed:?} {configured:?}");
+    assert!(command.network_slicing_indication.is_some_and(|indication| indication.nssci()));
+    // The gNB learns the allowed NSSAI, too (TS 38.413 8.6.2.2).
+    let pdus = lab.sent.iter().filter_map(|pdu| NGAP_PDU::decode_borrowed(pdu).ok()?.ie::<ie::AllowedNSSAI>()?.ok());
+    assert_eq!(pdus.map(|allowed| allowed.0.len()).collect::<Vec<_>>(), [1, 1], "context and update");
     assert_eq!(count(&lab, |note| matches!(note, Note::Succeeded(Kind::ConfigurationUpdate, _))), 1);
 }
 

@@ -30,7 +30,7 @@ impl Enb {
     pub fn handover_context(&self, id: ConnectionId, capability: (u8, u8)) -> Result<HandoverContext, SendError> {
         let core_id = self.mme_id(id).ok_or(SendError::NoConnection)?.into();
         let owner = self.owner(id).ok_or(SendError::NoConnection)?;
-        Ok(HandoverContext { owner, core_id, capability, tunnels: self.tunnels(id).to_vec() })
+        Ok(HandoverContext { owner, core_id, capability, eutra_capability: (0, 0), tunnels: self.tunnels(id).to_vec() })
     }
 
     /// Sends PATH SWITCH REQUEST for a UE that arrived by X2. It does not list E-RABs that `accept`

@@ -66,7 +66,10 @@ impl Worker<'_> {
             // here.
             self.links[usize::from(slot.link)].node.abandon_silently(ran);
         }
-        let ue = self.links[usize::from(slot.link)].node.take_handover_context(ran, capability)?;
+        let mut ue = self.links[usize::from(slot.link)].node.take_handover_context(ran, capability)?;
+        if self.options.profile.interworks {
+            ue.eutra_capability = capability;
+        }
         let before = ue.tunnels.clone();
         let target = &mut self.links[next];
         let ran = target.node.path_switch(ue, &mut target.outbox)?;

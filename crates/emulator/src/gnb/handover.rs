@@ -22,7 +22,13 @@ impl Gnb {
     pub fn handover_context(&self, ran: RanUeNgapId, capability: (u8, u8)) -> Result<HandoverContext, SendError> {
         let core_id = self.amf_id(ran).ok_or(SendError::NoConnection)?;
         let owner = self.owner(ran).ok_or(SendError::NoConnection)?;
-        Ok(HandoverContext { owner, core_id, capability, tunnels: self.tunnels(ran).to_vec() })
+        Ok(HandoverContext {
+            owner,
+            core_id,
+            capability,
+            eutra_capability: (0, 0),
+            tunnels: self.tunnels(ran).to_vec(),
+        })
     }
 
     /// Returns this gNB's TEID of a session. It differs from a neighbour's TEID for the same UE.
@@ -64,8 +70,8 @@ impl Gnb {
         let capability = UESecurityCapabilities::new(
             NRencryptionAlgorithms(bits(ue.capability.0)),
             NRintegrityProtectionAlgorithms(bits(ue.capability.1)),
-            EUTRAencryptionAlgorithms(bits(0)),
-            EUTRAintegrityProtectionAlgorithms(bits(0)),
+            EUTRAencryptionAlgorithms(bits(ue.eutra_capability.0)),
+            EUTRAintegrityProtectionAlgorithms(bits(ue.eutra_capability.1)),
             None,
         );
         let list = PDUSessionResourceToBeSwitchedDLList(switched);
@@ -333,6 +339,11 @@ impl Gnb {
         for item in pdu.ie::<ie::PDUSessionResourceHandoverList>().transpose()?.map_or(Vec::new(), |list| list.0) {
             let transfer: HandoverCommandTransfer<'_> = decode_open_type(&item.handover_command_transfer)?;
             let tunnel = self.tunnels(ran).iter().find(|tunnel| tunnel.psi == item.pdu_session_id.0);
+            // TS 38.413 8.4.1.2: packets of the flows and bearers that are named.
+            if transfer.qos_flow_to_be_forwarded_list.is_none() && transfer.data_forwarding_response_drb_list.is_none()
+            {
+                continue;
+            }
             let end = transfer.dl_forwarding_up_tnl_information.as_ref().and_then(end_of);
             ends.extend(tunnel.zip(end).map(|(tunnel, (to, teid))| ForwardingEnd { tunnel: *tunnel, to, teid }));
         }

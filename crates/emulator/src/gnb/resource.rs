@@ -205,6 +205,12 @@ impl Gnb {
             return answers.failed.extend(failure.ok().map(|failure| (psi, failure.to_vec())));
         }
         let Some(connection) = self.connection_mut(ran) else { return };
+        // TS 38.413 8.2.1.4
+        if connection.tunnels.iter().any(|known| known.psi == psi) {
+            let cause = Cause::radioNetwork(CauseRadioNetwork::multiple_PDU_session_ID_instances);
+            let failure = encode_open_type(&PDUSessionResourceSetupUnsuccessfulTransfer::new(cause, None, None));
+            return answers.failed.extend(failure.ok().map(|failure| (psi, failure.to_vec())));
+        }
         let set_up = set_up.and_then(|SetupTransfer { upf, uplink, flows, security: _ }| {
             let qfi = *flows.first()?;
             let answer = setup_response((n3, downlink), &flows, protection.and_then(UpProtection::result))?;
@@ -212,7 +218,6 @@ impl Gnb {
         });
         match set_up {
             Some((tunnel, answer)) => {
-                connection.tunnels.retain(|known| known.psi != psi);
                 connection.tunnels.reserve_exact(1);
                 connection.tunnels.push(tunnel);
                 answers.up.push((psi, answer));

@@ -21,7 +21,13 @@ pub(super) fn rare(gnb: &Gnb, target: &Gnb) -> Vec<Vec<u8>> {
         modify_indication(ids),
         status_transfer(ids),
     ];
-    let moved = HandoverContext { owner: 0, core_id: 1, capability: (0xf0, 0x70), tunnels: Vec::new() };
+    let moved = HandoverContext {
+        owner: 0,
+        core_id: 1,
+        capability: (0xf0, 0x70),
+        eutra_capability: (0, 0),
+        tunnels: Vec::new(),
+    };
     let mut out = Outbox::default();
     let _ = Gnb::new(target.config().clone()).path_switch(moved, |_| true, &mut out);
     built.into_iter().flatten().chain(out.pdus().map(|(_, octets)| octets.to_vec())).collect()

@@ -40,6 +40,8 @@ pub struct HandoverContext {
     /// UE security capabilities of the source: octets of the ciphering and integrity algorithms in
     /// NAS.
     pub capability: (u8, u8),
+    /// The same for E-UTRA, which a gNB passes on; zero for a UE without EPS.
+    pub eutra_capability: (u8, u8),
     pub tunnels: Vec<Tunnel>,
 }
 

@@ -608,9 +608,12 @@ impl Ran {
             return self.on_ue_timeout(network, n);
         }
         let capability = (self.profile.ciphering, self.profile.integrity);
-        let Some(handover) = self.nodes[at].take_handover_context(ran, capability) else {
+        let Some(mut handover) = self.nodes[at].take_handover_context(ran, capability) else {
             return self.on_ue_timeout(network, n);
         };
+        if self.profile.interworks {
+            handover.eutra_capability = capability;
+        }
         let mut out = Outbox::default();
         let source = self.links[at].iter().map(|link| link.assoc).collect();
         let device = &mut self.devices[n];

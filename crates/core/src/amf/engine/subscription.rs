@@ -8,6 +8,7 @@ use super::{change_ambr, deregister};
 use crate::amf::access;
 use crate::amf::context::{RanContext, Registration};
 use crate::amf::procedures::common::{areas, moves, user_plane};
+use crate::amf::procedures::registration::slices;
 use crate::smf::{self, Input, SmContext, Stage};
 use crate::step::{Kind, Note, StepContext};
 use crate::subscription::{AreaRestrictions, Subscription};
@@ -34,6 +35,7 @@ pub(super) fn apply_change(ctx: &mut StepContext<'_, '_>, subscription: Option<S
     }
     ctx.ue.pending.authenticate |= !is_repeated;
     let (before, rfsp) = (ctx.ue.ambr(), ctx.ue.rfsp());
+    let configured = slices::configured(ctx);
     let areas = ctx.ue.subscription.as_ref().map(|subscription| subscription.areas.clone()).unwrap_or_default();
     if ctx.ue.subscription.as_deref() != subscription.as_ref() {
         ctx.ue.subscription = subscription.map(Arc::new);
@@ -51,6 +53,7 @@ pub(super) fn apply_change(ctx: &mut StepContext<'_, '_>, subscription: Option<S
     if !keep_slices(ctx, &subscription) {
         return deregister(ctx, true, None);
     }
+    ctx.ue.pending.allowed |= ctx.ue.dialect() == Dialect::Nr && slices::configured(ctx) != configured;
     if loses_last_bearer(ctx, &subscription) {
         return deregister(ctx, true, None);
     }
@@ -112,9 +115,7 @@ fn keep_slices(ctx: &mut StepContext<'_, '_>, subscription: &Subscription) -> bo
     if !ctx.ue.allowed.first().is_some_and(is_subscribed) {
         return false;
     }
-    let count = ctx.ue.allowed.len();
     ctx.ue.allowed.retain(|snssai| is_subscribed(snssai));
-    ctx.ue.pending.allowed |= ctx.ue.allowed.len() < count && ctx.ue.dialect() == Dialect::Nr;
     true
 }
 

@@ -162,6 +162,9 @@ pub struct PathSwitch {
     /// UE security capabilities of the RAN: 5G-EA and 5G-IA, or EEA and EIA, without the null
     /// algorithms, in the bit order of NGAP.
     pub capability: Option<(u8, u8)>,
+    /// The other half of UE security capabilities in NGAP, which an ng-eNB uses: EEA and EIA,
+    /// without the null algorithms.
+    pub eutra_capability: Option<(u8, u8)>,
     /// NR UE security capabilities of an eNB: 5G-EA and 5G-IA, without the null algorithms.
     pub nr_capability: Option<(u16, u16)>,
     /// Sessions to be switched.
@@ -471,7 +474,10 @@ fn path_switch(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         ran_id,
         location: location(pdu).unwrap_or_default(),
         capability: capability
+            .as_ref()
             .map(|c| (bits(&c.nr_encryption_algorithms.0), bits(&c.nr_integrity_protection_algorithms.0))),
+        eutra_capability: capability
+            .map(|c| (bits(&c.eutra_encryption_algorithms.0), bits(&c.eutra_integrity_protection_algorithms.0))),
         nr_capability: None,
         switched: list.0.into_iter().map(|i| (i.pdu_session_id.0, i.path_switch_request_transfer.into_vec())).collect(),
         failed: items!(pdu, PDUSessionResourceFailedToSetupListPSReq, path_switch_request_setup_failed_transfer),

@@ -24,7 +24,7 @@ pub use ingress::{
 pub use nas_identity::NasIdentity;
 pub use route::{EstablishmentCause, MME_CODE_ONLY, Route, ShallowView, is_own_code, peek, route};
 pub use send::{
-    AcceptTransport, ContextSetup, SessionSetup, context_modification_request, context_release_command,
+    AcceptTransport, ContextSetup, SessionSetup, allowed_nssai, context_modification_request, context_release_command,
     context_setup_request, downlink_nas_transport, downlink_nas_with_information, key_renewal_request,
     location_reporting_control, rfsp_modification_request, session_modify_request, session_release_command,
     session_setup_request, stale_release_command,

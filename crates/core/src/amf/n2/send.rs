@@ -28,9 +28,14 @@ pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> 
     ))
 }
 
-/// Encodes DOWNLINK NAS TRANSPORT (9.2.5.2) with the mobility restrictions and the RFSP Index,
-/// which replace those that the RAN node has (8.6.2.2).
-pub fn downlink_nas_with_information(connection: &Connection, nas: Vec<u8>, information: &UeInformation) -> Vec<u8> {
+/// Encodes DOWNLINK NAS TRANSPORT (9.2.5.2) with the mobility restrictions, the RFSP Index and the
+/// allowed NSSAI (unless empty), which replace those that the RAN node has (8.6.2.2).
+pub fn downlink_nas_with_information(
+    connection: &Connection,
+    nas: Vec<u8>,
+    information: &UeInformation,
+    allowed: &[Snssai],
+) -> Vec<u8> {
     let build = || -> Result<NGAPPDU<'_>, ngap::Error> {
         let mut ies = vec![
             build_ngap_ie!(DownlinkNASTransport, AMF_UE_NGAP_ID(connection.amf_id.get()))?,
@@ -42,6 +47,9 @@ pub fn downlink_nas_with_information(connection: &Connection, nas: Vec<u8>, info
         }
         if let Some(rfsp) = information.rfsp {
             ies.push(build_ngap_ie!(DownlinkNASTransport, IndexToRFSP(IndexToRFSP(rfsp.get().into())))?);
+        }
+        if !allowed.is_empty() {
+            ies.push(build_ngap_ie!(DownlinkNASTransport, AllowedNSSAI(allowed_nssai(allowed)))?);
         }
         let message = DownlinkNASTransport::new(ProtocolIEContainer(ies));
         NGAP_PDU::of_message(&message, DownlinkNASTransport::CRITICALITY)
@@ -106,14 +114,21 @@ pub struct ContextSetup<'a> {
     pub nas: Option<Vec<u8>>,
 }
 
-/// What an eNB learns with the accept of an update.
+/// What a RAN node learns with the accept of an update.
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptTransport<'a> {
+    /// Allowed NSSAI for a gNB that has a UE context.
+    pub allowed: &'a [Snssai],
     pub information: &'a UeInformation,
     /// Algorithms of NR for EN-DC (TS 36.413 9.2.1.127); `None` if unknown.
     pub nr_algorithms: Option<(u16, u16)>,
     /// UE Radio Capability; empty if unknown, or if the eNB has it.
     pub radio_capability: &'a [u8],
+}
+
+/// Encodes an allowed NSSAI (9.3.1.31).
+pub fn allowed_nssai(allowed: &[Snssai]) -> AllowedNSSAI {
+    AllowedNSSAI(allowed.iter().map(|s| AllowedNSSAIItem::new(snssai_to(*s), None)).collect())
 }
 
 /// Encodes INITIAL CONTEXT SETUP REQUEST (9.2.2.1).
@@ -150,8 +165,7 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
         let list = PDUSessionResourceSetupListCxtReq(setup.sessions.into_iter().map(item).collect());
         ies.push(build_ngap_ie!(InitialContextSetupRequest, PDUSessionResourceSetupListCxtReq(list))?);
     }
-    let allowed = setup.allowed.iter().map(|s| AllowedNSSAIItem::new(snssai_to(*s), None)).collect();
-    ies.push(build_ngap_ie!(InitialContextSetupRequest, AllowedNSSAI(AllowedNSSAI(allowed)))?);
+    ies.push(build_ngap_ie!(InitialContextSetupRequest, AllowedNSSAI(allowed_nssai(setup.allowed)))?);
     ies.push(build_ngap_ie!(InitialContextSetupRequest, UESecurityCapabilities(capability_to(setup.capability)))?);
     ies.push(build_ngap_ie!(InitialContextSetupRequest, SecurityKey(setup.kgnb))?);
     if let Some(restrictions) = &setup.information.restrictions {

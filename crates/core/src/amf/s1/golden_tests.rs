@@ -109,6 +109,7 @@ fn handover_goldens_are_read() {
         ran_id: RanUeNgapId(0),
         location: Some(location()),
         capability: Some((0xe0, 0xe0)),
+        eutra_capability: None,
         nr_capability: None,
         switched: vec![(5, tunnel())],
         failed: SessionItems::new(),
@@ -167,7 +168,7 @@ fn messages_to_enb_equal_goldens() {
     let request = context_setup_request(&connection, setup(AMBR, None, restricted()));
     assert_eq!(request, golden("InitialContextSetupRequest-restricted"));
     let accept = |information: &UeInformation, nr_algorithms, radio_capability: &[u8]| {
-        let content = AcceptTransport { information, nr_algorithms, radio_capability };
+        let content = AcceptTransport { information, nr_algorithms, radio_capability, allowed: &[] };
         accept_transport(&connection, NAS.to_vec(), content)
     };
     assert_eq!(accept(&without_en_dc(), NR_ALGORITHMS, &[]), golden("DownlinkNASTransport-en-dc"));

@@ -233,6 +233,7 @@ fn path_switch(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         ran_id,
         location: location(pdu),
         capability,
+        eutra_capability: None,
         nr_capability,
         switched,
         failed: SessionItems::new(),

@@ -36,7 +36,7 @@ pub fn downlink_nas_transport(connection: &Connection, nas: Vec<u8>) -> Vec<u8> 
 /// those that it has (8.6.2.2), what it needs for EN-DC, and the UE radio capability if there is
 /// any. An eNB asks a UE whose capability it does not get.
 pub fn accept_transport(connection: &Connection, nas: Vec<u8>, content: AcceptTransport<'_>) -> Vec<u8> {
-    let AcceptTransport { information, nr_algorithms, radio_capability } = content;
+    let AcceptTransport { information, nr_algorithms, radio_capability, allowed: _ } = content;
     let build = || -> Result<S1APPDU<'_>, s1ap::Error> {
         let mut ies = vec![
             build_s1ap_ie!(DownlinkNASTransport, MME_UE_S1AP_ID(connection.amf_id.mme()))?,

@@ -39,8 +39,11 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, mut nas: Option<Vec<u8>>, mut sessi
             let known = if is_over_nas { ctx.ue.radio_capability_for(Dialect::Eps).to_vec() } else { Vec::new() };
             let information = UeInformation::from_context(ctx.ue, ctx.env.config, node);
             let nr_algorithms = ctx.ue.security_capability.nr_algorithms();
+            let has_slices = !is_eps && !connection.ran.is_none();
+            let allowed = if has_slices { ctx.ue.allowed.clone() } else { Default::default() };
             ctx.send(|c| {
-                let content = AcceptTransport { information: &information, nr_algorithms, radio_capability: &known };
+                let (information, radio_capability) = (&information, &known[..]);
+                let content = AcceptTransport { information, nr_algorithms, radio_capability, allowed: &allowed };
                 access::accept_transport(c, nas, content)
             });
         }

@@ -6,7 +6,7 @@
 use super::user_plane::{self, HELD_LIMIT};
 use crate::amf::context::{DeferredSessionMessage, RanContext, RemoteSession, RemoteStage};
 use crate::sba::{N1N2Content, SessionNumber, SmfCreateRequest, SmfRequest, SmfUpdateRequest};
-use crate::smf::{Input, N2Sm};
+use crate::smf::{self, Input, N2Sm};
 use crate::step::{Effect, Kind, Note, StepContext};
 use vireo_types::limits::SM_INFORMATION_OCTETS;
 use vireo_types::{Dnn, Snssai, Supi};
@@ -109,6 +109,7 @@ pub fn step_all(ctx: &mut StepContext<'_, '_>, input: &Input<'_>) {
     match input {
         Input::Deactivate => deactivate(ctx),
         Input::ReleaseLocally => (0..ctx.ue.remote_sessions.sessions.len()).for_each(|at| end(ctx, at)),
+        Input::LostByUe => (0..ctx.ue.remote_sessions.sessions.len()).for_each(|at| end_at_ran(ctx, at)),
         Input::Unreachable => on_paging_failure(ctx),
         _ => {}
     }
@@ -118,7 +119,7 @@ pub fn step_all(ctx: &mut StepContext<'_, '_>, input: &Input<'_>) {
 pub fn drop_unknown(ctx: &mut StepContext<'_, '_>, status: u16) {
     for at in 0..ctx.ue.remote_sessions.sessions.len() {
         if status >> ctx.ue.remote_sessions.sessions[at].psi & 1 == 0 {
-            end(ctx, at);
+            end_at_ran(ctx, at);
         }
     }
 }
@@ -163,6 +164,17 @@ pub fn end(ctx: &mut StepContext<'_, '_>, at: usize) {
         send(ctx, number, SmfRequest::Release { reference });
     }
     ctx.ue.remote_sessions.deferred.retain(|held| held.psi != psi);
+}
+
+/// Ends a session that the UE does not have. The RAN releases it, too: it would refuse another
+/// session with this ID (TS 38.413 8.2.1.4).
+pub fn end_at_ran(ctx: &mut StepContext<'_, '_>, at: usize) {
+    let session = ctx.ue.remote_sessions.sessions.get(at).filter(|s| s.is_live() && s.up).map(|s| s.psi);
+    if let Some((psi, transfer)) = session.zip(smf::release_command_transfer()) {
+        let n2 = Some((N2Sm::ReleaseCommand, transfer));
+        user_plane::send(ctx, DeferredSessionMessage { psi, n1: None, n2 });
+    }
+    end(ctx, at);
 }
 
 /// Handles a UE that did not respond to paging: drops its pending messages and notifies the SMFs

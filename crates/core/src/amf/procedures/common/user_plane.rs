@@ -40,15 +40,16 @@ pub fn bearers_of_next_context(ue: &UeContext, wanted: impl Fn(u8) -> bool) -> u
     idle.filter(|ebi| wanted(*ebi)).fold(0, |bits, ebi| bits | 1 << ebi)
 }
 
-/// Activates the user plane of these sessions. Returns their set-up items for the RAN. Bearers that
-/// the eNB cannot set up stay pending.
+/// Activates the user plane of those of these sessions that have none: a RAN node refuses a second
+/// set-up (TS 38.413 8.2.1.4). Returns their set-up items for the RAN. Bearers that the eNB cannot
+/// set up stay pending.
 pub fn activate(ctx: &mut StepContext<'_, '_>, wanted: impl Fn(u8) -> bool) -> Vec<SessionSetup> {
     let later = bearers_of_next_context(ctx.ue, &wanted);
     ctx.ue.pending.sessions |= later;
     let mut items = Vec::new();
     for at in 0..ctx.ue.sessions.len() {
         let sm = &mut ctx.ue.sessions[at];
-        if !sm.is_live() || !wanted(sm.id()) || later >> sm.id() & 1 == 1 {
+        if !sm.is_live() || sm.is_up() || !wanted(sm.id()) || later >> sm.id() & 1 == 1 {
             continue;
         }
         let (psi, index, snssai) = (sm.id(), sm.index, sm.terms.snssai);
@@ -250,6 +251,10 @@ fn send_n2(ctx: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>
             let ambr = ctx.ue.ambr();
             ctx.send(|c| access::session_setup_request(c, ambr, session));
         }
+        // The RAN node has nothing to release.
+        N2Sm::ReleaseCommand if ctx.ue.connection.is_some_and(|c| c.ran.is_none()) => {
+            nas.into_iter().for_each(|nas| ctx.send_encoded_nas(nas));
+        }
         N2Sm::ReleaseCommand => {
             let ambr = ctx.ue.ambr();
             ctx.send(|c| access::session_release_command(c, psi, (ambr, nas), transfer));
@@ -291,10 +296,17 @@ fn send_n2(ctx: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>
 pub fn drop_unknown(ctx: &mut StepContext<'_, '_>, status: u16) {
     for at in (0..ctx.ue.sessions.len()).rev() {
         if status >> ctx.ue.sessions[at].id() & 1 == 0 {
-            step(ctx, at, Input::ReleaseLocally);
+            step(ctx, at, Input::LostByUe);
         }
     }
     smf_requests::drop_unknown(ctx, status);
+}
+
+/// Returns the sessions whose user plane is up, one bit each.
+pub fn active(ue: &UeContext) -> u16 {
+    let remote = ue.remote_sessions.sessions.iter().filter(|session| session.is_live() && session.up);
+    let remote = remote.fold(0, |bits, session| bits | 1 << session.psi);
+    ue.sessions.iter().filter(|session| session.is_up()).fold(remote, |bits, session| bits | 1 << session.id())
 }
 
 /// Returns the PDU session status IE. A session whose release the UE does not know yet is not PDU

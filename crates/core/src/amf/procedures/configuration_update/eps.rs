@@ -21,6 +21,6 @@ pub(super) fn send(ctx: &mut StepContext<'_, '_>, updating: &Updating) {
     };
     let information = UeInformation::replacing(ctx.ue, ctx.env.config, (Dialect::Eps, plmn));
     if let Some(nas) = ctx.emm(command).and_then(|plain| ctx.protect(plain)) {
-        ctx.send(|c| access::downlink_nas_with_information(c, nas, &information));
+        ctx.send(|c| access::downlink_nas_with_information(c, nas, &information, &[]));
     }
 }

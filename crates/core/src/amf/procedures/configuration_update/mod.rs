@@ -1,9 +1,10 @@
 //! Generic UE configuration update (TS 24.501 5.4.4, TS 23.502 4.2.4.2) and GUTI reallocation (TS
 //! 24.301 5.4.1), both acknowledged.
 //!
-//! A UE that has answered a page gets another GUTI (TS 33.501 6.12.3). A UE of 5G also gets an
-//! allowed NSSAI or a service area that has changed. After a change of areas, a UE of either
-//! dialect gets its tracking areas, and its RAN node the mobility restrictions.
+//! A UE that has answered a page gets another GUTI (TS 33.501 6.12.3). A UE of 5G also gets
+//! allowed and configured NSSAI after a change of its subscribed slices, and a service area that
+//! has changed. After a change of areas, a UE of either dialect gets its tracking areas, and its
+//! RAN node the mobility restrictions.
 
 mod eps;
 mod nr;

@@ -5,9 +5,10 @@ use crate::amf::access;
 use crate::amf::context::UeContext;
 use crate::amf::n2::UeInformation;
 use crate::amf::procedures::common::{areas, gmm};
+use crate::amf::procedures::registration::slices;
 use crate::step::StepContext;
 use vireo_types::Dialect;
-use vireo_wire::nas::{NasConfigurationUpdateCommand, NasConfigurationUpdateIndication};
+use vireo_wire::nas::{NasConfigurationUpdateCommand, NasConfigurationUpdateIndication, NasNetworkSlicingIndication};
 
 /// Sends what is to be updated. A 5G-GUTI comes with the tracking areas in which it is valid.
 pub(super) fn send(ctx: &mut StepContext<'_, '_>, updating: &Updating) {
@@ -21,14 +22,23 @@ pub(super) fn send(ctx: &mut StepContext<'_, '_>, updating: &Updating) {
     }
     if updating.allowed {
         command.allowed_nssai = gmm::nssai(&ctx.ue.allowed);
+        command.configured_nssai = gmm::nssai(&slices::configured(ctx));
+        command.network_slicing_indication = Some(NasNetworkSlicingIndication::from_flags(true, false));
     }
-    let Some(plmn) = ctx.ue.connection.map(|connection| connection.tai.plmn).filter(|_| updating.areas) else {
+    let Some(connection) = ctx.ue.connection.filter(|_| updating.areas || updating.allowed) else {
         return ctx.send_nas(command.into());
     };
-    let service = ctx.ue.areas().and_then(|areas| areas.service.as_ref());
-    command.service_area_list = Some(areas::service_area_list(service, plmn));
-    let information = UeInformation::replacing(ctx.ue, ctx.env.config, (Dialect::Nr, plmn));
+    let mut information = UeInformation::default();
+    if updating.areas {
+        let plmn = connection.tai.plmn;
+        let service = ctx.ue.areas().and_then(|areas| areas.service.as_ref());
+        command.service_area_list = Some(areas::service_area_list(service, plmn));
+        information = UeInformation::replacing(ctx.ue, ctx.env.config, (Dialect::Nr, plmn));
+    }
+    // A RAN node without a UE context gets it with that.
+    let has_context = updating.allowed && !connection.ran.is_none();
+    let allowed = if has_context { ctx.ue.allowed.clone() } else { Default::default() };
     if let Some(nas) = ctx.nas(command.into()) {
-        ctx.send(|c| access::downlink_nas_with_information(c, nas, &information));
+        ctx.send(|c| access::downlink_nas_with_information(c, nas, &information, &allowed));
     }
 }

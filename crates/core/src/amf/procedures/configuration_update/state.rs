@@ -11,7 +11,7 @@ pub struct Updating {
     pub(super) started: Instant,
     /// The command has a new GUTI.
     pub(super) guti: bool,
-    /// The command has the allowed NSSAI.
+    /// The command has the allowed and the configured NSSAI.
     pub(super) allowed: bool,
     /// The command has the tracking areas, and in 5G the service area.
     pub(super) areas: bool,

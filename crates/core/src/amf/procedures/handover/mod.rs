@@ -65,8 +65,10 @@ pub fn path_switch(ctx: &mut StepContext<'_, '_>, assoc: AssocId, request: &Path
     ctx.ue.connection = Some(Connection { assoc, ran_id: request.ran_id, tai, cell, ..old });
     let own = messages::algorithms(dialect, ctx.ue.security_capability);
     let own_nr = ctx.ue.security_capability.nr_algorithms();
-    let is_wrong =
-        request.capability.is_some_and(|c| c != own) || request.nr_capability.is_some_and(|c| own_nr != Some(c));
+    let own_eutra = messages::algorithms(Dialect::Eps, ctx.ue.security_capability);
+    let is_wrong = request.capability.is_some_and(|c| c != own)
+        || request.eutra_capability.is_some_and(|c| c != own_eutra)
+        || request.nr_capability.is_some_and(|c| own_nr != Some(c));
     if is_wrong {
         ctx.note(Note::fault("security-capability-mismatch"));
     }

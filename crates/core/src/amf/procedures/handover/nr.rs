@@ -2,17 +2,13 @@
 
 use super::messages::{MappedCommand, PathSwitchAnswer, Request, RequestedSession};
 use crate::amf::context::{Connection, NextHop};
-use crate::amf::n2::{Cause, SessionItems, ambr_to, capability_to, encode, plmn_to, snssai_to};
+use crate::amf::n2::{Cause, SessionItems, allowed_nssai, ambr_to, capability_to, encode, plmn_to, snssai_to};
 use crate::smf;
-use vireo_types::{AmfUeNgapId, RanUeNgapId, Snssai};
+use vireo_types::{AmfUeNgapId, RanUeNgapId};
 use vireo_wire::ngap::{self, Message, *};
 
 fn security_context(next_hop: NextHop) -> SecurityContext<'static> {
     SecurityContext::new(NextHopChainingCount(next_hop.ncc), SecurityKey(next_hop.nh.into()), None)
-}
-
-fn allowed_nssai(allowed: &[Snssai]) -> AllowedNSSAI {
-    AllowedNSSAI(allowed.iter().map(|s| AllowedNSSAIItem::new(snssai_to(*s), None)).collect())
 }
 
 /// Encodes PATH SWITCH REQUEST ACKNOWLEDGE (9.2.3.9). Each session has its transfer: Path Switch

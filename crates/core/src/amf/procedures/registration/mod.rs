@@ -5,7 +5,7 @@
 
 pub mod eps;
 pub mod nr;
-mod slices;
+pub mod slices;
 mod state;
 
 pub use slices::Slices;
@@ -239,7 +239,7 @@ fn prepare(ctx: &mut StepContext<'_, '_>, request: &Request) -> Result<(), GmmCa
     }
     if request.kind.is_initial() {
         // 5.5.1.2.4: an initial registration releases all sessions.
-        user_plane::step_all(ctx, || Input::ReleaseLocally);
+        user_plane::step_all(ctx, || Input::LostByUe);
         ctx.ue.delete_radio_capability();
     }
     accept_ciot(ctx);
@@ -269,8 +269,7 @@ fn enrol(ctx: &mut StepContext<'_, '_>, registration: Registration) -> Result<()
     if !guti::assign(ctx) {
         return Err(GmmCause::Congestion);
     }
-    // The accept has it. A RAN node that has a UE context learns restrictions afterwards.
-    ctx.ue.pending.allowed = false;
+    // A RAN node that has a UE context learns restrictions afterwards.
     ctx.ue.pending.areas &= ctx.ue.connection.is_some_and(|connection| !connection.ran.is_none());
     ctx.ue.registration = registration;
     ctx.ue.reachability.expires = None;
@@ -306,7 +305,7 @@ fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm
     let sessions = user_plane::activate(ctx, |psi| wanted >> psi & 1 == 1);
     // Separate SMFs have not responded yet; their N2 content follows.
     let activated = smf_requests::activate(ctx, wanted);
-    let back = sessions.iter().fold(activated, |bits, s| bits | 1 << s.psi);
+    let back = sessions.iter().fold(activated | user_plane::active(ctx.ue), |bits, s| bits | 1 << s.psi);
     let nas = nr::accept(ctx, &request, &slices, back);
     context_setup::set_up(ctx, nas, sessions);
     let retry = Retry::start(ctx.now(), ctx.env.config.timers.t3550);

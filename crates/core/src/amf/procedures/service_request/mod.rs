@@ -91,7 +91,7 @@ fn accept_over_nas(ctx: &mut StepContext<'_, '_>, request: Request, started: Ins
 
 /// Sends SERVICE ACCEPT to the UE and the sessions to the RAN.
 fn accept(ctx: &mut StepContext<'_, '_>, request: Request, sessions: Vec<SessionSetup>) {
-    let back: u16 = sessions.iter().fold(0, |bits, s| bits | 1 << s.psi);
+    let back = sessions.iter().fold(user_plane::active(ctx.ue), |bits, s| bits | 1 << s.psi);
     let nas = match ctx.ue.dialect() {
         Dialect::Nr => nr::accept(ctx, request, back),
         Dialect::Eps => None,

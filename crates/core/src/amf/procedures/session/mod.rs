@@ -71,8 +71,12 @@ pub fn uplink(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
         (Some(at), true) => {
             // 5.4.5.2.3 a 2: the UE has lost the session with this ID. Release it and create a new
             // one.
-            user_plane::step(ctx, at, Input::ReleaseLocally);
+            let (psi, waits) = (transport.psi, smf::is_at_ran(&ctx.ue.sessions[at]));
+            user_plane::step(ctx, at, Input::LostByUe);
             create(ctx, transport);
+            if let Some(sm) = ctx.ue.sessions.iter_mut().find(|s| waits && s.psi == psi && s.is_live()) {
+                smf::wait_for_ran(sm, ctx.env);
+            }
         }
         (None, true) => create(ctx, transport),
         (Some(at), false) => user_plane::step(ctx, at, Input::N1(transport.n1)),
@@ -86,7 +90,7 @@ fn uplink_to_smf(ctx: &mut StepContext<'_, '_>, transport: UlNasTransport<'_>) {
     if transport.initial {
         let forgotten = ctx.ue.remote_sessions.sessions.iter().position(|s| s.psi == transport.psi && s.is_live());
         if let Some(at) = forgotten {
-            smf_requests::end(ctx, at);
+            smf_requests::end_at_ran(ctx, at);
         }
         create(ctx, transport);
     } else if !smf_requests::update(ctx, transport.psi, SmfUpdateRequest::N1(transport.n1.to_vec())) {
@@ -256,17 +260,17 @@ fn esm_cause(cause: GmmCause) -> EsmCause {
 /// Handles NGAP transfers of the RAN for sessions.
 pub fn transfers(ctx: &mut StepContext<'_, '_>, kind: N2Sm, items: SessionItems) {
     for (psi, transfer) in items {
-        if ctx.env.config.smf_is_remote {
-            if !smf_requests::update(ctx, psi, SmfUpdateRequest::N2(kind, transfer)) {
-                ctx.note(Note::fault("session-unknown"));
-            }
-            continue;
-        }
-        match ctx.ue.sessions.iter().position(|s| s.id() == psi && s.is_live()) {
-            Some(at) => user_plane::step(ctx, at, Input::N2(kind, &transfer)),
-            // The session has ended while the RAN node released it.
-            None if kind == N2Sm::ReleaseResponse => {}
-            None => ctx.note(Note::fault("session-unknown")),
+        let is_known = if ctx.env.config.smf_is_remote {
+            smf_requests::update(ctx, psi, SmfUpdateRequest::N2(kind, transfer))
+        } else if let Some(at) = ctx.ue.sessions.iter().position(|s| s.id() == psi && s.is_live()) {
+            user_plane::step(ctx, at, Input::N2(kind, &transfer));
+            true
+        } else {
+            false
+        };
+        // A session may end while the RAN node releases it.
+        if !is_known && kind != N2Sm::ReleaseResponse {
+            ctx.note(Note::fault("session-unknown"));
         }
     }
 }
