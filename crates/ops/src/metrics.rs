@@ -704,7 +704,7 @@ fn describe(recorder: &PrometheusRecorder) {
         ("vireo_procedures_started_total", "Procedures that began."),
         (
             "vireo_procedures_completed_total",
-            "Procedures that ended, by result and cause (value, authentication_failure, timeout, lost, superseded).",
+            "Procedures that ended, by result and cause (value, authentication_failure, lost).",
         ),
         ("vireo_peer_errors_total", "Protocol errors of peers, by protocol and kind."),
         ("vireo_region_errors_total", "Damaged words found in the state region."),

@@ -90,6 +90,22 @@ fn bit_rates_are_added_for_ue_and_sessions() {
 }
 
 #[test]
+fn static_ipv6_prefix_has_length_64_or_none() {
+    let lab = Lab::new();
+    let add = ["add", "--replace", "--imsi", "999700000000001", "--k", K, "--opc", OPC, "--static-ipv6"];
+    for prefix in ["fd45:45:0:8001::/64", "fd45:45:0:8002::"] {
+        lab.run_ok(&[&add[..], &[prefix]].concat());
+        let list: serde_json::Value = serde_json::from_str(&lab.run_ok(&["list", "--json"])).expect("JSON");
+        let dnn = &list["subscribers"][0]["subscription"]["slices"][0]["dnns"][0];
+        assert_eq!(dnn["static_ipv6_prefix"].as_str(), prefix.split('/').next(), "{dnn}");
+    }
+    let error = lab.run_failing(2, &[&add[..], &["fd45:45:0:8000::/49"]].concat());
+    assert!(error.contains("\"fd45:45:0:8000::/49\" is no IPv6 prefix of 64 bits"), "{error}");
+    let error = lab.run_failing(1, &[&add[..], &["fd45:45:0:8001::1/64"]].concat());
+    assert!(error.contains("static_ipv6_prefix has bits behind its first 64"), "{error}");
+}
+
+#[test]
 fn authentication_method_is_added_and_listed() {
     let lab = Lab::new();
     let add = ["add", "--imsi", "999700000000001", "--k", K, "--opc", OPC];

@@ -7,8 +7,8 @@ mod graph;
 mod resolve;
 mod source;
 
-pub(crate) use resolve::Sources;
-pub(crate) use source::{Scope, read};
+pub(crate) use resolve::{Sources, files_of};
+pub(crate) use source::{Child, Scope, read};
 
 use crate::tidy::{Debt, Rule};
 use resolve::{Edges, Reasons};

@@ -170,7 +170,7 @@ impl<'a> Tree<'a> {
 
 /// Files in which `mod child;` may lie, declared in `file` within the inline modules `inline`. The
 /// file of a crate's root module and a `mod.rs` share their folder with their children.
-fn files_of(file: &Path, is_root: bool, inline: &[String], child: &Child) -> Vec<PathBuf> {
+pub(crate) fn files_of(file: &Path, is_root: bool, inline: &[String], child: &Child) -> Vec<PathBuf> {
     let folder = file.parent().unwrap_or(Path::new(""));
     if let (Some(path), []) = (&child.file, inline) {
         return vec![folder.join(path)];

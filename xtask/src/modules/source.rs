@@ -24,10 +24,21 @@ pub(crate) struct Scope {
 
 /// A module declared in another file: `mod name;`.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Child {
+pub(crate) struct Child {
     pub(super) name: String,
     /// Value of `#[path]`, relative to the folder of the declaring file.
     pub(super) file: Option<String>,
+}
+
+impl Child {
+    pub(crate) fn new(item: &syn::ItemMod) -> Self {
+        let file = item.attrs.iter().find(|attribute| attribute.path().is_ident("path")).and_then(string_of);
+        Child { name: item.ident.to_string(), file }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 /// One name of a `use` item, or one glob.
@@ -115,8 +126,7 @@ impl Reader {
             visit::visit_item_mod(self, item);
             self.current = outer;
         } else {
-            let file = item.attrs.iter().find(|attribute| attribute.path().is_ident("path")).and_then(string_of);
-            self.scope().children.push(Child { name, file });
+            self.scope().children.push(Child::new(item));
         }
     }
 

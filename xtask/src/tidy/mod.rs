@@ -15,6 +15,7 @@ mod procedures;
 mod rules;
 mod shapes;
 mod source;
+mod test_paths;
 mod width;
 mod words;
 
@@ -50,19 +51,20 @@ pub(crate) fn check(root: &Path) -> Result<Report, String> {
         debts: Vec::new(),
         sources: modules::Sources::new(),
     };
-    let mut functions = std::collections::BTreeSet::new();
+    let mut declarations = std::collections::BTreeMap::new();
     let mut texts = Vec::new();
     for (file, checked) in check_files(root, &files)? {
         texts.push((file.clone(), checked.text));
         report.findings.extend(checked.findings);
         report.debts.extend(checked.debts);
-        functions.extend(checked.functions);
+        declarations.insert(file.clone(), checked.declarations);
         report.sources.insert(file.clone(), checked.scopes);
     }
     report.debts.extend(modules::check(&report.sources));
     report.debts.extend(duplicates::check(&texts));
+    let paths = test_paths::Paths::new(&declarations);
     for (file, text) in documents::read(root)? {
-        report.findings.extend(documents::check(&file, &text, &functions));
+        report.findings.extend(documents::check(&file, &text, &paths));
     }
     report.findings.extend(links::check(root)?);
     for (file, text) in width::documents(root)? {
@@ -89,7 +91,7 @@ struct Checked {
     text: String,
     findings: Vec<Finding>,
     debts: Vec<Debt>,
-    functions: Vec<String>,
+    declarations: test_paths::Declarations,
     scopes: Vec<modules::Scope>,
 }
 
@@ -120,7 +122,6 @@ fn check_files<'a>(root: &Path, files: &'a [PathBuf]) -> Result<Vec<(&'a PathBuf
 /// Checks one file. The path in the workspace decides which rules apply.
 fn check_file(file: &Path, text: &str) -> Checked {
     let mut checked = Checked { findings: files::check(file, text), ..Checked::default() };
-    checked.functions.extend(documents::functions(text));
     if file.extension().is_some_and(|e| e == "rs") {
         match syn::parse_file(text) {
             Ok(tree) => {
@@ -130,6 +131,7 @@ fn check_file(file: &Path, text: &str) -> Checked {
                 checked.debts.extend(names::check(file, &tree));
                 checked.debts.extend(width::check_comments(file, text, &tree));
                 checked.scopes = modules::read(&tree);
+                checked.declarations = test_paths::read(&tree);
             }
             Err(error) => checked.findings.push(Finding {
                 file: file.to_path_buf(),

@@ -182,7 +182,7 @@ fn kind(word: &str) -> Fault {
         "transfer-syntax-error" => Fault::NgapTransferSyntax,
         "abstract-syntax-error" | "unknown-procedure" | "unexpected-outcome" => Fault::NgapAbstractSyntax,
         "unknown-local-ue-ngap-id" | "inconsistent-remote-ue-ngap-id" => Fault::NgapUnknownUe,
-        "before-ng-setup" => Fault::NgapNotSetUp,
+        "before-ng-setup" | "before-s1-setup" => Fault::NgapNotSetUp,
         "sctp-ppid" => Fault::SctpPpid,
         "nas-malformed" | "nas-header" | "nas-truncated" | "nas-not-5gmm" => Fault::NasDecode,
         "nas-bad-mac" | "nas-count-exhausted" => Fault::NasIntegrity,
@@ -224,6 +224,7 @@ mod tests {
             "nas-transport-location",
             "nas-transport-ciot",
             "nas-transport-other",
+            "before-s1-setup",
         ];
         let notes = [Note::NotAuthenticated(Kind::Registration), Note::Failed(Kind::Session, 26)];
         for note in notes.into_iter().chain(faults.map(Note::fault)) {
@@ -242,6 +243,7 @@ mod tests {
             ("nas", "location_container"),
             ("nas", "ciot_container"),
             ("nas", "other_container"),
+            ("ngap", "not_set_up"),
         ];
         for (protocol, kind) in kinds {
             let line = format!("vireo_peer_errors_total{{protocol=\"{protocol}\",kind=\"{kind}\"}} 1\n");

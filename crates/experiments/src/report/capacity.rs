@@ -1,6 +1,7 @@
 //! Markdown of the page that models machines with many cores.
 
 use super::page::wrapped;
+use super::record::Records;
 use crate::host_capacity::CORES;
 use crate::host_capacity::costs::{Costs, Path as ModelPath};
 use crate::host_capacity::model::{Division, divide};
@@ -9,6 +10,8 @@ use std::path::Path;
 use vireo_config::Failure;
 
 const RECORD: &str = "bench-host/summary.json";
+/// The only record with several shards, and its figure of them.
+const SHARDS: (&str, &str) = ("bench-cluster", "requests per CPU-second of a shard, of two by of one");
 
 const HEAD: &str = "\
 # Machines with many cores
@@ -27,8 +30,9 @@ const ASSUMPTIONS: &str = "
 - A core runs one thread. Threads of a stage share nothing: a host is a shard with its own state
   region and buckets. Several shards of a machine are hosts of the cluster map with one machine
   label. Several balancer threads are balancers; each serves the RAN nodes that connect to it.
-- Linear growth is the upper bound: no recorded run has several shards. If each further shard
-  adds 0.9 times the rate of the first, the rates are up to 10% lower.
+";
+
+const FURTHER_ASSUMPTIONS: &str = "\
 - Everything that SCTP adds is work of the balancer. The recorded SCTP is usrsctp in user space
   where the kernel has none.
 - The balancer passes messages by queues of one process. Balancers and hosts in processes of their
@@ -52,6 +56,8 @@ pub(super) fn page(results: &Path) -> Result<String, Failure> {
     stages(&mut text, &costs);
     machines(&mut text, &costs);
     text.push_str(ASSUMPTIONS);
+    let _ = writeln!(text, "{}", growth(results)?);
+    text.push_str(FURTHER_ASSUMPTIONS);
     memory(&mut text, &costs);
     Ok(text)
 }
@@ -105,6 +111,25 @@ fn machine(text: &mut String, cores: u32, ModelPath { name, stages, .. }: &Model
     );
 }
 
+/// Returns the assumption about the rate of several shards, with what is recorded of them.
+fn growth(results: &Path) -> Result<String, Failure> {
+    let (record, figure) = SHARDS;
+    let records = Records::read(results, std::iter::once(record))?;
+    let recorded = match records.figure(record, figure) {
+        Some(shown) => format!(
+            "the only record with several shards is `{record}`, where two shards on two cores served {:.2} ({:.2} to \
+             {:.2}) times the requests per CPU-second of one",
+            shown.ours.median, shown.ours.min, shown.ours.max
+        ),
+        None => "no recorded run has several shards".to_owned(),
+    };
+    let item = format!(
+        "Linear growth is the upper bound: {recorded}. If each further shard adds 0.9 times the rate of the first, the \
+         rates are up to 10% lower."
+    );
+    Ok(wrapped(&item, "  ").replacen("  ", "- ", 1))
+}
+
 /// Writes what the model does not know of memory.
 fn memory(text: &mut String, costs: &Costs) {
     let rates = costs.paths.iter().filter_map(|path| divide(&path.stages, CORES[CORES.len() - 1], u32::MAX));
@@ -121,4 +146,20 @@ fn memory(text: &mut String, costs: &Costs) {
         bytes * highest / 1e9,
     );
     let _ = writeln!(text, "\n## Memory\n\n{}", wrapped(&paragraph, ""));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_shows_recorded_shards() {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results");
+        let records = Records::read(&results, std::iter::once(SHARDS.0)).unwrap();
+        let median = records.figure(SHARDS.0, SHARDS.1).unwrap().ours.median;
+        let text = growth(&results).unwrap();
+        assert!(text.starts_with("- Linear growth") && text.contains(&format!("served {median:.2} (")), "{text}");
+        let none = tempfile::tempdir().unwrap();
+        assert!(growth(none.path()).unwrap().contains("no recorded run has several shards"));
+    }
 }

@@ -1,10 +1,10 @@
 use super::{
-    Amf, FormatError, ImportBatch, Keys, RecordProblem, check, keys, parse_amf, parse_msisdn, parse_type, type_name,
+    Amf, FormatError, ImportBatch, Keys, RecordProblem, check, keys, parse_amf, parse_ipv6_prefix, parse_msisdn,
+    parse_type, type_name,
 };
 use crate::record::Subscriber;
 use csv::{ReaderBuilder, StringRecord, Trim, WriterBuilder};
 use std::io::{Read, Write};
-use std::net::Ipv6Addr;
 use std::str::FromStr;
 use vireo_core::subscription::{
     Ambr, AreaRestrictions, AuthenticationMethod, DnnSubscription, SliceSubscription, Subscription, UpProtection,
@@ -148,7 +148,7 @@ impl Columns {
         let names = field("dnn").unwrap_or("internet").split(';');
         let mut dnns = names.map(dnn).collect::<Result<Vec<_>, RecordProblem>>()?;
         if let Some(first) = dnns.first_mut() {
-            first.static_ipv6_prefix = field("ipv6_prefix").map(ipv6_prefix).transpose()?;
+            first.static_ipv6_prefix = field("ipv6_prefix").map(parse_ipv6_prefix).transpose()?;
             first.framed_routes = field("framed_routes").map_or(Ok(Vec::new()), framed_routes)?;
         }
         let snssai = Snssai::new(self.number(line, "sst", 1)?, sd.transpose()?);
@@ -195,10 +195,6 @@ impl Columns {
             Some(list) => list.split(';').map(|t| Ok(parse_type(t.trim())?)).collect(),
         }
     }
-}
-
-fn ipv6_prefix(text: &str) -> Result<Ipv6Addr, RecordProblem> {
-    text.strip_suffix("/64").unwrap_or(text).parse().map_err(|_| RecordProblem::Ipv6Prefix(text.to_owned()))
 }
 
 fn parse_method(text: &str) -> Result<AuthenticationMethod, RecordProblem> {

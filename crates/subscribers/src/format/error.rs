@@ -56,8 +56,8 @@ pub enum RecordProblem {
     SessionType(#[from] SessionTypeError),
     #[error("ipv4: {0:?} is no IPv4 address")]
     Ipv4(String),
-    #[error("ipv6_prefix: {0:?} is no IPv6 prefix of 64 bits")]
-    Ipv6Prefix(String),
+    #[error("ipv6_prefix: {0}")]
+    Ipv6Prefix(#[from] Ipv6PrefixError),
     #[error("framed_routes: {0}")]
     FramedRoute(NetworkError),
     #[error("data network {0}: static_ipv6_prefix has bits behind its first 64")]
@@ -104,6 +104,11 @@ pub enum AmfError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no session type: ipv4, ipv6 or ipv4v6")]
 pub struct SessionTypeError(pub String);
+
+/// The text is no IPv6 prefix of 64 bits.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no IPv6 prefix of 64 bits")]
+pub struct Ipv6PrefixError(pub String);
 
 /// Reasons why a file is refused.
 #[derive(Debug, thiserror::Error)]

@@ -35,11 +35,12 @@ use crate::record::{Key, Subscriber};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
+use std::net::Ipv6Addr;
 use vireo_core::subscription::{FRAMED_ROUTES, is_gbr};
 use vireo_types::{Network, PduSessionType, Supi};
 
 pub use csv::{CSV_COLUMNS, read_csv, write_csv};
-pub use error::{AmfError, FormatError, RecordError, RecordProblem, SessionTypeError};
+pub use error::{AmfError, FormatError, Ipv6PrefixError, RecordError, RecordProblem, SessionTypeError};
 pub use json::{read_json, read_record, record_without_keys, write_json};
 
 /// Maximum of errors reported for one file.
@@ -123,6 +124,12 @@ pub fn parse_type(text: &str) -> Result<PduSessionType, SessionTypeError> {
         "ipv4v6" => Ok(PduSessionType::Ipv4v6),
         _ => Err(SessionTypeError(text.to_owned())),
     }
+}
+
+/// Parses an IPv6 prefix of 64 bits, with or without `/64`. It may have further bits, which
+/// [`check`] refuses.
+pub fn parse_ipv6_prefix(text: &str) -> Result<Ipv6Addr, Ipv6PrefixError> {
+    text.strip_suffix("/64").unwrap_or(text).parse().map_err(|_| Ipv6PrefixError(text.to_owned()))
 }
 
 /// Returns the name of a session type.

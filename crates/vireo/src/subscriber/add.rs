@@ -67,10 +67,11 @@ pub(super) struct Args {
     /// `dnn.NAME.static-ipv4` must contain it.
     #[arg(long, conflicts_with = "count")]
     static_ipv4: Option<Ipv4Addr>,
-    /// Set the static IPv6 prefix of 64 bits in the first data network
+    /// Set the static IPv6 prefix in the first data network, as PREFIX/64
     ///
     /// `dnn.NAME.static-ipv6` must contain it.
-    #[arg(long, conflicts_with = "count", value_name = "PREFIX")]
+    #[arg(long, conflicts_with = "count", value_name = "PREFIX",
+          value_parser = vireo_subscribers::format::parse_ipv6_prefix)]
     static_ipv6: Option<Ipv6Addr>,
     /// Set networks behind the UE in the first data network
     ///
