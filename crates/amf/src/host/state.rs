@@ -2,8 +2,10 @@
 
 use super::change_queue::SubscriberChanges;
 use super::cluster::Cluster;
+use super::concealed_request::ConcealedRequest;
 use super::deferred_event::DeferredEvent;
 use super::egress::CommitOrder;
+use super::fair_queue::FairQueue;
 use super::half_open::HalfOpen;
 use super::host_machine::Machine;
 use super::input_queues::InputQueues;
@@ -176,17 +178,19 @@ pub(super) struct CurrentInput {
     pub(super) delegated_commit: Option<DelegatedCommit>,
 }
 
-/// Admission of new procedures and new UEs.
+/// Admission of new procedures, new UEs and SUCIs.
 #[derive(Debug)]
 pub(super) struct Admission {
     pub(super) overload: Overload,
     pub(super) half_open: HalfOpen,
+    /// SUCIs that wait for the subscriber service.
+    pub(super) concealed: FairQueue<ConcealedRequest>,
 }
 
 impl Admission {
     pub(super) fn new(config: OverloadConfig) -> Self {
         let half_open = HalfOpen::new(config.half_open);
-        Admission { overload: Overload::new(config), half_open }
+        Admission { overload: Overload::new(config), half_open, concealed: FairQueue::new() }
     }
 }
 
