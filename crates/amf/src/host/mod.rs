@@ -55,6 +55,7 @@ mod takeover;
 mod timers;
 mod ue_changes;
 mod ue_query;
+mod unproved;
 
 pub use builder::{HostBuilder, HostConfig};
 pub use cluster::Membership;

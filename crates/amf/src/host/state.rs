@@ -19,6 +19,7 @@ use super::stale::Budgets;
 use super::step_metrics::{StepMetrics, Totals};
 use super::timers::Timers;
 use super::ue_changes::UeChanges;
+use super::unproved::UnprovedEvents;
 use crate::smf_link::SmfLink;
 use crate::worker::ids::IdAllocator;
 use crate::worker::outbox::Summary;
@@ -147,6 +148,7 @@ pub(super) struct EventQueues {
     pub(super) waiting: InputQueues<Input>,
     /// Number of deferred events by UE. No later event of these UEs may overtake them.
     pub(super) deferred_count: FxHashMap<Slot, u32>,
+    pub(super) unproved: UnprovedEvents<Slot>,
     pub(super) timers: Timers,
     /// New UEs in the order of their first message.
     pub(super) young: VecDeque<(Instant, Slot, Ltmsi)>,
