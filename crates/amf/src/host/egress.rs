@@ -283,6 +283,7 @@ impl Host {
         for note in &notes {
             self.statistics.step_metrics.note(note, at, slice, format_args!("UE {ltmsi}"));
         }
+        self.count_failed_path_switch(&notes, &effects);
         let mut seids = seids.into_iter();
         for (n, effect) in effects.into_iter().enumerate() {
             match effect {

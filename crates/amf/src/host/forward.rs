@@ -61,6 +61,11 @@ impl Host {
                 tracing::debug!(assoc = assoc.0, "repeat of a message of a lost association dropped");
                 self.acknowledge_input();
             }
+            MessageTarget::Connected { node, amf_id }
+                if self.refuses_path_switch((assoc, node), amf_id, (&view, pdu)) =>
+            {
+                self.acknowledge_input();
+            }
             MessageTarget::Connected { node, amf_id } => match self.ues.region.slot_of(amf_id.ltmsi()) {
                 Some(slot) if !self.is_connected_by(slot, node) && !self.admits_unproved(slot, node) => {
                     self.drop_unproved(node);

@@ -39,6 +39,7 @@ mod nodes;
 mod orders;
 mod origin;
 mod overload;
+mod path_switch;
 pub(crate) mod pools;
 mod ran_table;
 mod records;

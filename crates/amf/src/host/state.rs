@@ -12,6 +12,7 @@ use super::input_queues::InputQueues;
 use super::keep::{Keep, Renewal, RestoringSessions};
 use super::nf_scaler::NfScaler;
 use super::overload::Overload;
+use super::path_switch::PathSwitchLimit;
 use super::pools::{NfId, Pools};
 use super::ran_table::Nodes;
 use super::serving::Guests;
@@ -180,11 +181,12 @@ pub(super) struct CurrentInput {
     pub(super) delegated_commit: Option<DelegatedCommit>,
 }
 
-/// Admission of new procedures, new UEs and SUCIs.
+/// Admission of new procedures, new UEs, path switches and SUCIs.
 #[derive(Debug)]
 pub(super) struct Admission {
     pub(super) overload: Overload,
     pub(super) half_open: HalfOpen,
+    pub(super) path_switches: PathSwitchLimit,
     /// SUCIs that wait for the subscriber service.
     pub(super) concealed: FairQueue<ConcealedRequest>,
 }
@@ -192,7 +194,8 @@ pub(super) struct Admission {
 impl Admission {
     pub(super) fn new(config: OverloadConfig) -> Self {
         let half_open = HalfOpen::new(config.half_open);
-        Admission { overload: Overload::new(config), half_open, concealed: FairQueue::new() }
+        let (path_switches, concealed) = (PathSwitchLimit::default(), FairQueue::new());
+        Admission { overload: Overload::new(config), half_open, path_switches, concealed }
     }
 }
 
