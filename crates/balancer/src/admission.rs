@@ -1,14 +1,14 @@
 //! Admission of N2 and S1 associations.
 //!
 //! Criteria are the peer's address, its number of associations, and a deadline for NG Setup or S1
-//! Setup. The
-//! module does no I/O: the caller supplies time and addresses.
+//! Setup. The addresses of an IPv6 network of 64 bits count as one. The module does no I/O: the
+//! caller supplies time and addresses.
 
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use vireo_core::amf::ran::admission::{Allow, Refusal, allows};
 use vireo_ops::config::N2Config;
-use vireo_types::{AssocId, Dialect, Duration, Instant};
+use vireo_types::{AssocId, Dialect, Duration, Instant, machine_address};
 
 /// First octets of the messages to a RAN node that this module knows.
 struct Answers {
@@ -45,7 +45,8 @@ pub(super) struct Admission {
     /// Maximum time without NG Setup; `None` = unlimited.
     within: Option<Duration>,
     peers: FxHashMap<AssocId, IpAddr>,
-    addresses: FxHashMap<IpAddr, usize>,
+    /// Number of associations by [`machine_address`].
+    machines: FxHashMap<IpAddr, usize>,
     waiting: FxHashMap<AssocId, PendingSetup>,
     checked_at: Instant,
 }
@@ -58,7 +59,7 @@ impl Default for Admission {
             per_address: usize::MAX,
             within: None,
             peers: FxHashMap::default(),
-            addresses: FxHashMap::default(),
+            machines: FxHashMap::default(),
             waiting: FxHashMap::default(),
             checked_at: Instant::default(),
         }
@@ -88,10 +89,11 @@ impl Admission {
         if !allows(&self.allow, peer) {
             return Err(Refusal::Address);
         }
-        if self.addresses.get(&peer).is_some_and(|count| *count >= self.per_address) {
+        let machine = machine_address(peer);
+        if self.machines.get(&machine).is_some_and(|count| *count >= self.per_address) {
             return Err(Refusal::Associations);
         }
-        *self.addresses.entry(peer).or_default() += 1;
+        *self.machines.entry(machine).or_default() += 1;
         self.peers.insert(assoc, peer);
         self.start_deadline(assoc, now);
         Ok(())
@@ -100,7 +102,7 @@ impl Admission {
     /// Registers an association of the predecessor process after a hot restart.
     pub(super) fn resume(&mut self, assoc: AssocId, peer: IpAddr, is_node: bool, now: Instant) {
         let peer = peer.to_canonical();
-        *self.addresses.entry(peer).or_default() += 1;
+        *self.machines.entry(machine_address(peer)).or_default() += 1;
         self.peers.insert(assoc, peer);
         if !is_node {
             self.start_deadline(assoc, now);
@@ -117,18 +119,18 @@ impl Admission {
     /// Removes an association.
     pub(super) fn down(&mut self, assoc: AssocId) {
         self.waiting.remove(&assoc);
-        let Some(peer) = self.peers.remove(&assoc) else { return };
-        if let Some(count) = self.addresses.get_mut(&peer) {
+        let Some(machine) = self.peers.remove(&assoc).map(machine_address) else { return };
+        if let Some(count) = self.machines.get_mut(&machine) {
             *count -= 1;
             if *count == 0 {
-                self.addresses.remove(&peer);
+                self.machines.remove(&machine);
             }
         }
     }
 
-    /// Returns the peer address of an association.
-    pub(super) fn address(&self, assoc: AssocId) -> Option<IpAddr> {
-        self.peers.get(&assoc).copied()
+    /// Returns the [`machine_address`] of an association's peer.
+    pub(super) fn machine(&self, assoc: AssocId) -> Option<IpAddr> {
+        self.peers.get(&assoc).copied().map(machine_address)
     }
 
     /// Updates the state by a message to the RAN node that does not concern a UE.
@@ -200,7 +202,24 @@ mod tests {
         admission.down(AssocId(1));
         assert_eq!(admission.up(AssocId(8), ip("10.0.0.1"), now), Ok(()));
         [0, 2, 5, 8].into_iter().for_each(|assoc| admission.down(AssocId(assoc)));
-        assert!(admission.addresses.is_empty() && admission.peers.is_empty() && admission.waiting.is_empty());
+        assert!(admission.machines.is_empty() && admission.peers.is_empty() && admission.waiting.is_empty());
+    }
+
+    /// A machine with an IPv6 address may have each address of its network.
+    #[test]
+    fn ipv6_network_counts_as_one_address() {
+        let mut admission = Admission::default();
+        admission.limit(&N2Config { associations_per_address: 3, ..N2Config::default() });
+        let now = Instant::default();
+        admission.resume(AssocId(0), ip("2001:db8::1"), true, now);
+        let mut up = |assoc, peer: &str| admission.up(AssocId(assoc), ip(peer), now);
+        assert_eq!((up(1, "2001:db8::2"), up(2, "2001:db8::a:b:c:d")), (Ok(()), Ok(())));
+        assert_eq!(up(3, "2001:db8::ffff:0:0:3"), Err(Refusal::Associations));
+        assert_eq!(up(4, "2001:db8:0:1::2"), Ok(()));
+        admission.down(AssocId(1));
+        assert_eq!(admission.up(AssocId(5), ip("2001:db8::5"), now), Ok(()));
+        [0, 2, 4, 5].into_iter().for_each(|assoc| admission.down(AssocId(assoc)));
+        assert!(admission.machines.is_empty());
     }
 
     #[test]

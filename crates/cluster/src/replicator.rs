@@ -429,6 +429,11 @@ impl Replicator {
         self.shared.replica_store().is_servable(ltmsi)
     }
 
+    /// Returns true if this host has a copy of a UE.
+    pub fn has_copy(&self, ltmsi: Ltmsi) -> bool {
+        self.shared.replica_store().has_copy(ltmsi)
+    }
+
     /// Returns the versions of a UE whose procedures this host may serve.
     pub fn versions_for_serving(&self, ltmsi: Ltmsi) -> Option<Versions> {
         self.shared.replica_store().versions_for_serving(ltmsi)

@@ -709,7 +709,10 @@ fn describe(recorder: &PrometheusRecorder) {
         ("vireo_peer_errors_total", "Protocol errors of peers, by protocol and kind."),
         ("vireo_region_errors_total", "Damaged words found in the state region."),
         ("vireo_limits_reached_total", "Limits reached: contexts, half-open registrations, mailboxes."),
-        ("vireo_n2_refused_total", "Associations, NG Setups and further associations refused on N2, by reason."),
+        (
+            "vireo_n2_refused_total",
+            "Associations, NG Setups, further associations and path switches refused on N2, by reason.",
+        ),
         ("vireo_ngap_messages_total", "NGAP messages, by direction."),
         ("vireo_effects_deduplicated_total", "Effects not sent, because a dead host or the next owner had sent them."),
         ("vireo_replication_copies_total", "Copies of contexts, by direction."),

@@ -19,7 +19,7 @@ mod time;
 pub use addresses::{Network, NetworkError, is_inside};
 pub use deregistration::{DeregistrationCause, DeregistrationCauseError};
 pub use device_limit::DeviceLimit;
-pub use displacement::to_displace;
+pub use displacement::{machine_address, to_displace};
 pub use identity::{Guami, Guti, Pei, Supi, SupiError, Tmsi};
 pub use keys::{AmfUeNgapId, AssocId, Bucket, Dialect, Ltmsi, RanUeNgapId, Seid, SessionIndex, Teid};
 pub use network::{Dnn, DnnError, NrCgi, PduSessionType, Plmn, PlmnError, SessionAddress, Snssai, Tac, Tai};

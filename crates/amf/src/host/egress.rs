@@ -23,7 +23,6 @@ use vireo_core::amf::engine::Event;
 use vireo_core::placement::host::{NamedUe, named_ue};
 use vireo_core::placement::message::{HostNotice, RanOutput};
 use vireo_core::sba::{N1N2TransferResult, PiggybackedSmContext, SessionNumber, SmfRequest};
-use vireo_core::schedule::kind::NfKind;
 use vireo_core::step::{Effect, effect_key};
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::TurnedAway;
@@ -284,6 +283,7 @@ impl Host {
         for note in &notes {
             self.statistics.step_metrics.note(note, at, slice, format_args!("UE {ltmsi}"));
         }
+        self.count_failed_path_switch(&notes, &effects);
         let mut seids = seids.into_iter();
         for (n, effect) in effects.into_iter().enumerate() {
             match effect {
@@ -297,7 +297,10 @@ impl Host {
                     let seid = seids.next().flatten();
                     self.egress.send(RanOutput::Pfcp { upf, key: effect_key(key, n), seid, served_by, message });
                 }
-                Effect::Authenticate(request) => self.authenticate(slot, ltmsi, request),
+                Effect::Authenticate(request) => {
+                    let node = after.and_then(|summary| summary.connection).map(|(node, _)| node);
+                    self.authenticate((slot, ltmsi), node, request);
+                }
                 Effect::BindTmsi(tmsi) => self.bind(slot, Key::Tmsi, u64::from(tmsi.0)),
                 Effect::FreeTmsi(tmsi) => self.ues.region.unbind(slot, Key::Tmsi, u64::from(tmsi.0)),
                 Effect::BindSupi(supi) => {
@@ -368,25 +371,6 @@ impl Host {
     ) {
         if let Some(smf) = &self.smf {
             smf.answer_transfer(token, result, sm_context);
-        }
-    }
-
-    pub(super) fn authenticate(
-        &mut self,
-        slot: Slot,
-        ltmsi: Ltmsi,
-        request: vireo_core::subscription::AuthenticationRequest,
-    ) {
-        use rand::RngCore;
-        let mut rand = [0; 16];
-        self.rng.fill_bytes(&mut rand);
-        let now = clock();
-        let answer = match self.udm.try_now(&request, now, rand) {
-            Some(answer) => Some(answer),
-            None => self.udm.submit(u64::from(ltmsi.get()), request, now, rand).err().map(Err),
-        };
-        if let Some(answer) = answer {
-            self.deliver(slot, &Event::Authentication(answer).into(), NfKind::Registration);
         }
     }
 

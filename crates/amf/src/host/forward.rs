@@ -4,6 +4,7 @@
 
 use super::deferred_event::DeferredEvent;
 use super::limits::MAX_DEFERRED;
+use super::origin::origin;
 use super::pools::NfId;
 use super::state::{Host, WorkerRings};
 use crate::worker::event_message::{EventMessage, ReceivedEvent};
@@ -41,10 +42,6 @@ enum PostResult {
     NoRoom,
 }
 
-/// Waiting events of a UE beyond which a RAN node without a connection of the UE, and a first
-/// message, add none. The mailbox has room for four times as many.
-const MAX_EVENTS_BEFORE_AUTHENTICATION: u64 = 16;
-
 /// Time after the first message until the slot of a UE is checked. A UE without a record by then
 /// has come to nothing.
 const FIRST_COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -64,8 +61,15 @@ impl Host {
                 tracing::debug!(assoc = assoc.0, "repeat of a message of a lost association dropped");
                 self.acknowledge_input();
             }
+            MessageTarget::Connected { node, amf_id }
+                if self.refuses_path_switch((assoc, node), amf_id, (&view, pdu)) =>
+            {
+                self.acknowledge_input();
+            }
             MessageTarget::Connected { node, amf_id } => match self.ues.region.slot_of(amf_id.ltmsi()) {
-                Some(slot) if !self.is_connected_by(slot, node) && self.is_crowded(slot) => self.drop_unproved(node),
+                Some(slot) if !self.is_connected_by(slot, node) && !self.admits_unproved(slot, node) => {
+                    self.drop_unproved(node);
+                }
                 Some(slot) => {
                     self.nodes.set_last_association(node, assoc, slot);
                     self.deliver(slot, &Event::Ngap { assoc: node, amf_id, pdu }.into(), view.kind);
@@ -88,10 +92,11 @@ impl Host {
         self.nodes.get(node).is_some_and(|node| node.ues.contains(&slot))
     }
 
-    /// Returns true if so many events of a UE wait that further ones must be its own. Other RAN
-    /// nodes can name the UE in any number of messages, and would use up its mailbox.
-    fn is_crowded(&self, slot: Slot) -> bool {
-        self.ues.region.waiting(slot) >= MAX_EVENTS_BEFORE_AUTHENTICATION
+    /// Returns true if a message that may not be of the UE may wait in its mailbox, and counts it.
+    /// RAN nodes can name the UE in any number of messages, and would use up the mailbox.
+    fn admits_unproved(&mut self, slot: Slot, node: AssocId) -> bool {
+        let region = &self.ues.region;
+        self.events.unproved.admit(slot, origin(&self.nodes, node), |slot| region.waiting(slot))
     }
 
     /// Drops a message that may not be of the UE that it names.
@@ -134,7 +139,7 @@ impl Host {
         self.forget_ran_id(node, ran_id);
         let known = tmsi.and_then(|tmsi| self.ues.region.lookup(Key::Tmsi, u64::from(tmsi.0)));
         let Some(slot) = known else { return self.newcomer((assoc, node), pdu, view) };
-        if self.is_crowded(slot) {
+        if !self.admits_unproved(slot, node) {
             return self.drop_unproved(node);
         }
         let refused = !self.admits(view, true);
@@ -340,6 +345,9 @@ impl Host {
                 _ => Err(full),
             }
         });
+        if posted.is_ok() {
+            self.events.unproved.on_posted(slot);
+        }
         match posted {
             Ok(Posted::Holder) => {
                 if chosen.violation {

@@ -429,7 +429,7 @@ impl HostIo for Io<'_> {
     }
 
     fn authenticate(&mut self, slot: Slot, ltmsi: Ltmsi, request: AuthenticationRequest) {
-        self.host.authenticate(slot, ltmsi, request);
+        self.host.authenticate((slot, ltmsi), None, request);
     }
 
     fn execute_again(&mut self, slot: Option<Slot>, outbox: Outbox, paths: EffectAssociations) {
@@ -450,7 +450,7 @@ impl HostIo for Io<'_> {
                     self.host.egress.send(RanOutput::Pfcp { upf, key, seid, served_by: None, message });
                 }
                 Effect::Authenticate(request) => {
-                    slot.into_iter().for_each(|slot| self.host.authenticate(slot, ltmsi, request.clone()));
+                    slot.into_iter().for_each(|slot| self.host.authenticate((slot, ltmsi), None, request.clone()));
                 }
                 // The machine repeats claims. The other effects are part of the context or of the
                 // tables derived from it.

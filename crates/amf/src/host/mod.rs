@@ -15,13 +15,16 @@
 //!
 //! The host uses no sockets. Bounded queues carry messages from and to the balancer.
 
+mod authentication;
 mod builder;
 mod change_queue;
 mod cluster;
+mod concealed_request;
 mod database_takeover;
 mod deferred_event;
 mod egress;
 mod error;
+mod fair_queue;
 mod faults;
 mod forward;
 mod half_open;
@@ -34,7 +37,9 @@ mod machine_io;
 mod nf_scaler;
 mod nodes;
 mod orders;
+mod origin;
 mod overload;
+mod path_switch;
 pub(crate) mod pools;
 mod ran_table;
 mod records;
@@ -51,6 +56,7 @@ mod takeover;
 mod timers;
 mod ue_changes;
 mod ue_query;
+mod unproved;
 
 pub use builder::{HostBuilder, HostConfig};
 pub use cluster::Membership;
@@ -281,6 +287,7 @@ impl Host {
             return HostTurn::Ended;
         }
         busy |= self.serve_newcomers();
+        busy |= self.submit_concealed();
         busy |= self.run_steps();
         self.push_again();
         self.on_time();
@@ -311,6 +318,7 @@ impl Host {
     fn time_to_wait(&self) -> Duration {
         let moving = self.is_moving();
         let retries = self.has_backlog() || moving || !self.events.disconnected.is_empty() || self.has_newcomers();
+        let retries = retries || !self.admission.concealed.is_empty();
         let now = clock();
         let due = self.events.timers.next().into_iter().chain(self.nodes.contest_due()).chain(self.guests.due());
         let due = due.chain(self.events.changes.due()).min();
@@ -395,7 +403,8 @@ impl Host {
         metrics.queue_depth(Queue::N2Inbound, self.waiting_inputs());
         metrics.queue_depth(Queue::N2Outbound, self.egress.len());
         let load = self.udm.load();
-        metrics.queue_depth(Queue::Subscribers, load.deconceal_waiting + load.database_waiting);
+        let concealed = load.deconceal_waiting + self.admission.concealed.len();
+        metrics.queue_depth(Queue::Subscribers, concealed + load.database_waiting);
         metrics.queue_depth(Queue::SubscriberChanges, self.events.changes.len());
     }
 

@@ -52,7 +52,9 @@ impl Host {
                 let target = view.map(|view| (self.nodes.target(*assoc, (&view, pdu), &self.config, at), view));
                 match target {
                     Some((MessageTarget::Repeat, _)) => return self.egress.send(HostNotice::Done { number }),
-                    Some((MessageTarget::Connected { amf_id, .. }, _)) => Some(amf_id.ltmsi()),
+                    Some((MessageTarget::Connected { node, amf_id }, view)) => {
+                        Some(amf_id.ltmsi()).filter(|ltmsi| !self.defers_path_switch(node, *ltmsi, (&view, pdu)))
+                    }
                     Some((MessageTarget::Initial { tmsi: Some(tmsi), .. }, view)) if self.admits(&view, true) => {
                         self.replicator().and_then(|replicator| replicator.ltmsi_of(tmsi))
                     }
@@ -152,6 +154,9 @@ impl Host {
                 self.nodes.set_last_association(node, *assoc, slot);
                 self.guests.ues.entry(ltmsi).and_modify(|guest| guest.node = Some(node));
                 let event = match named_ue(view, &self.config) {
+                    NamedUe::Connected(amf_id) if self.names_other_connection((slot, node), amf_id, (view, pdu)) => {
+                        return false;
+                    }
                     NamedUe::Connected(amf_id) => Event::Ngap { assoc: node, amf_id, pdu }.into(),
                     NamedUe::Initial { .. } => EventMessage::Initial { assoc: node, created: None, pdu },
                     NamedUe::RanNode => return false,

@@ -2,14 +2,17 @@
 
 use super::change_queue::SubscriberChanges;
 use super::cluster::Cluster;
+use super::concealed_request::ConcealedRequest;
 use super::deferred_event::DeferredEvent;
 use super::egress::CommitOrder;
+use super::fair_queue::FairQueue;
 use super::half_open::HalfOpen;
 use super::host_machine::Machine;
 use super::input_queues::InputQueues;
 use super::keep::{Keep, Renewal, RestoringSessions};
 use super::nf_scaler::NfScaler;
 use super::overload::Overload;
+use super::path_switch::PathSwitchLimit;
 use super::pools::{NfId, Pools};
 use super::ran_table::Nodes;
 use super::serving::Guests;
@@ -17,6 +20,7 @@ use super::stale::Budgets;
 use super::step_metrics::{StepMetrics, Totals};
 use super::timers::Timers;
 use super::ue_changes::UeChanges;
+use super::unproved::UnprovedEvents;
 use crate::smf_link::SmfLink;
 use crate::worker::ids::IdAllocator;
 use crate::worker::outbox::Summary;
@@ -145,6 +149,7 @@ pub(super) struct EventQueues {
     pub(super) waiting: InputQueues<Input>,
     /// Number of deferred events by UE. No later event of these UEs may overtake them.
     pub(super) deferred_count: FxHashMap<Slot, u32>,
+    pub(super) unproved: UnprovedEvents<Slot>,
     pub(super) timers: Timers,
     /// New UEs in the order of their first message.
     pub(super) young: VecDeque<(Instant, Slot, Ltmsi)>,
@@ -176,17 +181,21 @@ pub(super) struct CurrentInput {
     pub(super) delegated_commit: Option<DelegatedCommit>,
 }
 
-/// Admission of new procedures and new UEs.
+/// Admission of new procedures, new UEs, path switches and SUCIs.
 #[derive(Debug)]
 pub(super) struct Admission {
     pub(super) overload: Overload,
     pub(super) half_open: HalfOpen,
+    pub(super) path_switches: PathSwitchLimit,
+    /// SUCIs that wait for the subscriber service.
+    pub(super) concealed: FairQueue<ConcealedRequest>,
 }
 
 impl Admission {
     pub(super) fn new(config: OverloadConfig) -> Self {
         let half_open = HalfOpen::new(config.half_open);
-        Admission { overload: Overload::new(config), half_open }
+        let (path_switches, concealed) = (PathSwitchLimit::default(), FairQueue::new());
+        Admission { overload: Overload::new(config), half_open, path_switches, concealed }
     }
 }
 

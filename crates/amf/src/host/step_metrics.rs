@@ -3,6 +3,7 @@
 use super::slo_tracker::SloTracker;
 use crate::worker::outbox::Summary;
 use std::sync::Arc;
+use vireo_core::amf::engine::UNKNOWN_PATH_SWITCH;
 use vireo_core::schedule::kind::NfKind;
 use vireo_core::smf::DOWNLINK_FAULT;
 use vireo_core::step::{Kind, Note, RefusedRequest};
@@ -181,7 +182,7 @@ fn kind(word: &str) -> Fault {
     match word {
         "transfer-syntax-error" => Fault::NgapTransferSyntax,
         "abstract-syntax-error" | "unknown-procedure" | "unexpected-outcome" => Fault::NgapAbstractSyntax,
-        "unknown-local-ue-ngap-id" | "inconsistent-remote-ue-ngap-id" => Fault::NgapUnknownUe,
+        "unknown-local-ue-ngap-id" | "inconsistent-remote-ue-ngap-id" | UNKNOWN_PATH_SWITCH => Fault::NgapUnknownUe,
         "before-ng-setup" | "before-s1-setup" => Fault::NgapNotSetUp,
         "sctp-ppid" => Fault::SctpPpid,
         "nas-malformed" | "nas-header" | "nas-truncated" | "nas-not-5gmm" => Fault::NasDecode,

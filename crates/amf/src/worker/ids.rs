@@ -10,6 +10,7 @@ use vireo_core::ids::tmsi::TmsiCipher;
 use vireo_core::placement::balance::migration;
 use vireo_store::region::{Key, NumberTable, Region, Slot};
 use vireo_types::{Bucket, Dnn, Ltmsi, PduSessionType, SessionAddress, Snssai, Tmsi};
+use vireo_wire::permutation::Permutation16;
 
 /// Number of attempts to draw a free 5G-TMSI. At half occupancy all fail with probability 2^-32.
 const DRAWS: usize = 32;
@@ -24,6 +25,9 @@ pub(crate) struct IdAllocator {
     slices: Vec<Snssai>,
     dnns: Vec<(Dnn, [Option<Range>; 2])>,
     cipher: TmsiCipher,
+    /// Order in which the LTMSI numbers of a bucket are allocated. Without the key, a UE's number
+    /// does not show those of the UEs before and after it.
+    order: Permutation16,
     /// Pool partition of this host, and the number of partitions.
     part: (u16, u16),
     /// Numbers allocated by [`IdAllocator::fresh`] in each bucket; empty before the first.
@@ -47,6 +51,7 @@ impl IdAllocator {
             slices: config.slices.iter().map(|s| s.snssai).collect(),
             dnns: config.dnns.iter().map(|d| (d.name.clone(), d.address_ranges())).collect(),
             cipher: TmsiCipher::new(key),
+            order: Permutation16::new(key),
             part,
             allocated: Vec::new(),
             rng,
@@ -80,16 +85,24 @@ impl IdAllocator {
         for _ in 0..=u16::MAX {
             let n = (first + next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) % (buckets << 16);
             let bucket = Bucket::new((owner as u64 + n % buckets * owners) as u16);
-            let ltmsi = Ltmsi::new(bucket, (n / buckets) as u16);
-            if region_layout::is_own(&self.region, bucket) && self.region.slot_of(ltmsi).is_none() {
+            if !region_layout::is_own(&self.region, bucket) {
+                continue;
+            }
+            let ltmsi = self.at(bucket, (n / buckets) as u16);
+            if self.region.slot_of(ltmsi).is_none() {
                 return Some(ltmsi);
             }
         }
         None
     }
 
-    /// Returns the first LTMSI number. It differs between hosts: a new owner does not reuse numbers
-    /// that the previous one allocated recently.
+    /// Returns an LTMSI by its position in the order of a bucket's numbers.
+    fn at(&self, bucket: Bucket, position: u16) -> Ltmsi {
+        Ltmsi::new(bucket, self.order.seal(bucket.get(), position))
+    }
+
+    /// Returns the first position of LTMSI numbers. It differs between hosts: a new owner does not
+    /// reuse numbers that the previous one allocated recently.
     fn first_number(&self) -> u16 {
         ((u32::from(self.part.0) << 16) / u32::from(self.part.1.max(1))) as u16
     }
@@ -106,12 +119,15 @@ impl IdAllocator {
     fn next_of(&mut self, bucket: Bucket) -> Option<Ltmsi> {
         self.allocated.resize(Bucket::COUNT.into(), 0);
         let first = self.first_number();
-        let count = &mut self.allocated[usize::from(bucket.get())];
-        let ltmsis = (0..=u16::MAX).map(|_| {
-            *count = count.wrapping_add(1);
-            Ltmsi::new(bucket, first.wrapping_add(*count))
-        });
-        ltmsis.into_iter().find(|ltmsi| self.region.slot_of(*ltmsi).is_none())
+        let at = usize::from(bucket.get());
+        for _ in 0..=u16::MAX {
+            self.allocated[at] = self.allocated[at].wrapping_add(1);
+            let ltmsi = self.at(bucket, first.wrapping_add(self.allocated[at]));
+            if self.region.slot_of(ltmsi).is_none() {
+                return Some(ltmsi);
+            }
+        }
+        None
     }
 
     /// Returns the bucket encoded in a 5G-TMSI.
@@ -364,8 +380,8 @@ impl Identifiers for StepIds<'_> {
         }
         // In the same column: the UE keeps its hosts for ever.
         let bucket = migration::in_column(current.bucket(), home, self.allocator.owners())?;
-        // Numbers of slice 0 are allocated in turn, and so are these. If one is used, a distant one
-        // is tried.
+        // Numbers of slice 0 are reused after all others, and so are these. If one is used, a
+        // distant one is tried.
         let number = |n: u16| current.number().wrapping_add(n.wrapping_mul(STRIDE));
         let ltmsis = (0..=u16::MAX).map(|n| Ltmsi::new(bucket, number(n)));
         let ltmsi = ltmsis.into_iter().find(|ltmsi| self.allocator.region.slot_of(*ltmsi).is_none())?;
@@ -400,11 +416,26 @@ mod tests {
             slices: Vec::new(),
             dnns: vec![("internet".parse().unwrap(), [Some(range), None])],
             cipher: TmsiCipher::new(&[0; 16]),
+            order: Permutation16::new(&[0; 16]),
             part: (part, 2),
             allocated: Vec::new(),
             rng: StdRng::seed_from_u64(1),
         };
         (allocator, slot)
+    }
+
+    /// A RAN node that knows the LTMSI of a UE cannot name those of others.
+    #[test]
+    fn ltmsi_numbers_show_no_order() {
+        let (mut ids, _) = allocator(0);
+        let bucket = Bucket::new(0);
+        let numbers: Vec<u16> = (0..1000).map(|_| ids.next_of(bucket).expect("a free number").number()).collect();
+        assert_eq!(numbers.iter().collect::<FxHashSet<_>>().len(), numbers.len(), "no number twice");
+        let near = numbers.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 1024).count();
+        assert!(near < 100, "{near} of 1000 are near the previous one");
+        // Another host begins elsewhere in the same order.
+        let (mut other, _) = allocator(1);
+        assert!((0..1000).all(|_| !numbers.contains(&other.next_of(bucket).expect("a free number").number())));
     }
 
     #[test]

@@ -68,12 +68,12 @@ impl Balancer {
 
     /// Returns the association with the most queued bytes of the address with the most.
     fn slowest_reader(&self) -> Option<AssocId> {
-        let mut addresses: FxHashMap<Option<IpAddr>, usize> = FxHashMap::default();
+        let mut machines: FxHashMap<Option<IpAddr>, usize> = FxHashMap::default();
         for (assoc, association) in &self.associations {
-            *addresses.entry(self.admission.address(*assoc)).or_default() += association.unsent_octets;
+            *machines.entry(self.admission.machine(*assoc)).or_default() += association.unsent_octets;
         }
-        let (slowest, _) = addresses.into_iter().max_by_key(|(address, octets)| (*octets, *address))?;
-        let its = self.associations.iter().filter(|(assoc, _)| self.admission.address(**assoc) == slowest);
+        let (slowest, _) = machines.into_iter().max_by_key(|(machine, octets)| (*octets, *machine))?;
+        let its = self.associations.iter().filter(|(assoc, _)| self.admission.machine(**assoc) == slowest);
         let worst = its.max_by_key(|(assoc, association)| (association.unsent_octets, **assoc));
         worst.filter(|(_, association)| association.unsent_octets > 0).map(|(assoc, _)| *assoc)
     }

@@ -25,6 +25,14 @@ pub fn peek(dialect: Dialect, octets: &[u8]) -> Result<ShallowView, Box<Fault>> 
     }
 }
 
+/// Returns true if the octets are PATH SWITCH REQUEST.
+pub fn is_path_switch(dialect: Dialect, octets: &[u8]) -> bool {
+    match dialect {
+        Dialect::Nr => n2::is_path_switch(octets),
+        Dialect::Eps => s1::is_path_switch(octets),
+    }
+}
+
 /// Returns the route of a message.
 ///
 /// # Errors

@@ -205,6 +205,16 @@ impl Udm {
         self.shared.vector(subscriber, request.serving_network, now, rand).ok()
     }
 
+    /// Returns true if the identity of a request must be de-concealed.
+    pub fn is_concealed(request: &AuthenticationRequest) -> bool {
+        matches!(&request.identity, SubscriberIdentity::Suci(octets) if matches!(sidf::in_clear(octets), Ok(None)))
+    }
+
+    /// Returns the number of requests that wait for de-concealment.
+    pub fn deconceal_waiting(&self) -> usize {
+        self.deconceal.as_ref().map_or(0, Sender::len)
+    }
+
     /// Submits a request, whose answer is sent with `token`. An error is the answer itself, and no
     /// other follows: the SUCI is invalid, or the queue is full.
     pub fn submit(
@@ -244,7 +254,7 @@ impl Udm {
     pub fn load(&self) -> UdmLoad {
         UdmLoad {
             cached: self.shared.cache.len(),
-            deconceal_waiting: self.deconceal.as_ref().map_or(0, Sender::len),
+            deconceal_waiting: self.deconceal_waiting(),
             database_waiting: self.database.as_ref().map_or(0, Sender::len),
         }
     }

@@ -3,6 +3,7 @@
 //! Half-open UEs are limited and evicted. Beyond the limit of registered UEs, the core tells each
 //! new UE to retry later.
 
+use crate::assert_serves_another;
 use crate::core::Core;
 use crate::device::{Device, nas_of, registration};
 use crate::messages;
@@ -12,8 +13,11 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use vireo_subscribers::{HomeNetworkKey, Profile};
 use vireo_wire::nas::*;
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, UENGAPIDs, ie};
+use vireo_wire::security::Plmn as HomePlmn;
+use vireo_wire::security::nas_5gs::{HomeNetworkPublicKey, Protection, RoutingIndicator as HomeRouting, Suci};
 
 /// Number of gNBs that flood the core.
 const FLOODING: u32 = 8;
@@ -268,6 +272,58 @@ fn full_core_answers_every_ue() {
     }
     deregister(&mut known[0], &mut good);
     core.wait_for_count("registered", u64::from(ROOM) - 1);
+}
+
+/// Private key of the home network, and SUCIs of the flood.
+const HOME_KEY: [u8; 32] = [0x43; 32];
+const CONCEALED: u32 = 6000;
+
+/// Returns a REGISTRATION REQUEST of a subscriber with a SUCI of profile B.
+fn concealed_registration(number: u32) -> Vec<u8> {
+    let key = HomeNetworkKey::new(1, Profile::B, &HOME_KEY).expect("a key");
+    let key = HomeNetworkPublicKey::profile_b(&key.public()).expect("a point");
+    let (home, msin) = (HomePlmn::new("999", "70").expect("a PLMN"), format!("{number:010}"));
+    let protection = Protection::Ecies { key_id: 1, key: &key };
+    let suci = Suci::conceal_imsi(home, &msin, HomeRouting::default(), protection).expect("concealed");
+    let suci = suci.to_nas_octets().expect("of an IMSI");
+    let length = u16::try_from(suci.len()).expect("it is short").to_be_bytes();
+    // TS 24.501 8.2.6: initial registration, no key; UE security capability.
+    [&[0x7e, 0, 0x41, 0x79][..], &length, &suci, &[0x2e, 2, 0xf0, 0x70]].concat()
+}
+
+/// SUCIs that no home network has made cost as much as good ones.
+#[test]
+fn flood_of_sucis_does_not_delay_others() {
+    let private = hex::encode(HOME_KEY);
+    let more = format!("[[subscribers.home-network-key]]\nid = 1\nprofile = \"B\"\nprivate = \"{private}\"\n");
+    let mut core = Core::start(2, &more);
+    let mut flooding = Ran::set_up(&core, 1);
+    let mut good = Ran::set_up_from(&core, 2, Ipv4Addr::new(127, 0, 0, 9));
+    let mut forged = concealed_registration(2);
+    // The last octet of the MAC tag.
+    let tag = forged.len() - 5;
+    forged[tag] ^= 1;
+    for number in 1..=CONCEALED {
+        flooding.send((1 + number % 8) as u16, &messages::initial_ue(number, &forged, None));
+    }
+    let rejected = |ran: &mut Ran| {
+        let pdus = ran.receive_pending();
+        pdus.iter().filter(|pdu| NGAP_PDU::decode(pdu).is_ok_and(|pdu| nas_of(&pdu).is_some())).count()
+    };
+    let (mut before, deadline) = (0, Instant::now() + ANSWER * 3);
+    while before < 200 {
+        before += rejected(&mut flooding);
+        assert!(Instant::now() < deadline, "{before} of the flood have an answer");
+        thread::sleep(Duration::from_millis(1));
+    }
+    good.send(1, &messages::initial_ue(7, &concealed_registration(1), None));
+    let challenge = good.expect("a good SUCI", |pdu| pdu.kind() == NgapPduKind::Initiating_DownlinkNASTransport);
+    let nas = nas_of(&challenge).expect("NAS");
+    assert_eq!(nas[..3], [0x7e, 0, 0x56], "AUTHENTICATION REQUEST");
+    let meanwhile = rejected(&mut flooding);
+    println!("{before} SUCIs before the good one, {meanwhile} meanwhile");
+    assert!(meanwhile < CONCEALED as usize / 4, "{meanwhile} of the flood came first");
+    assert_serves_another(&mut core, 2);
 }
 
 /// Switches a UE off (TS 24.501 5.5.2.2.1).

@@ -4,9 +4,12 @@ use crate::assert_serves_another;
 use crate::core::Core;
 use crate::device::{Device, registration};
 use crate::messages;
+use crate::ngap::service_request;
 use crate::ran::Ran;
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
+use vireo_wire::nas::{Nas5gsMessage, Nas5gsSecurityHeaderType};
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, UENGAPIDs, ie};
 
 /// Registrations that stop after their first message.
@@ -178,6 +181,34 @@ fn foreign_messages_displace_none_of_ue() {
         }
         device.assert_served(&mut ran, &format!("in flood {flood}"));
         other.receive_until_silent();
+    }
+    assert_serves_another(&mut core, 2);
+}
+
+/// A gNB names the S-TMSI of a UE in many first messages. The UE returns by another gNB.
+#[test]
+fn flood_of_s_tmsi_drops_no_first_message() {
+    let mut core = Core::start(2, "");
+    let mut ran = Ran::set_up(&core, 1);
+    let [mut other, mut flooding] =
+        [2, 3].map(|gnb: u8| Ran::set_up_from(&core, gnb.into(), Ipv4Addr::new(127, 0, 0, gnb)));
+    let mut device = Device::new(1);
+    device.register(&mut ran);
+    let guti = device.guti.expect("a 5G-GUTI");
+    let tmsi = Some(guti.tmsi().to_be_bytes());
+    let plain = service_request(&guti);
+    let forged = [&[0x7e, 1, 0xde, 0xad, 0xbe, 0xef, 0x09][..], &plain].concat();
+    for flood in 0..FLOODS {
+        for number in 0..FOREIGN {
+            flooding.send(1, &messages::initial_ue(number, &forged, tmsi));
+        }
+        let Ok(request) = Nas5gsMessage::decode(&plain) else { panic!("a service request") };
+        let nas = device.protect(&request, Nas5gsSecurityHeaderType::IntegrityProtected);
+        other.send(1, &messages::initial_ue(100 + flood, &nas, tmsi));
+        other.expect("the UE's own request is answered", |pdu| {
+            pdu.ie::<ie::RAN_UE_NGAP_ID>().and_then(Result::ok).is_some_and(|id| id.0 == 100 + flood)
+        });
+        flooding.receive_until_silent();
     }
     assert_serves_another(&mut core, 2);
 }

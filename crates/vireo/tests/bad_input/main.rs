@@ -8,6 +8,7 @@ mod associations;
 mod core;
 mod device;
 mod flood;
+mod guessing;
 mod load;
 mod messages;
 mod n4_and_http;

@@ -108,6 +108,20 @@ pub(crate) fn uplink_nas(amf_id: u64, ran_id: u32, nas: &[u8]) -> Vec<u8> {
     ))
 }
 
+/// Returns a PATH SWITCH REQUEST with PDU session 1.
+pub(crate) fn path_switch(amf_id: u64, ran_id: u32) -> Vec<u8> {
+    let item = PDUSessionResourceToBeSwitchedDLItem::new(PDUSessionID(1), vec![0].into(), None);
+    encoded(build_ngap!(
+        InitiatingMessage,
+        PathSwitchRequest,
+        PathSwitchRequest,
+        RAN_UE_NGAP_ID(ran_id),
+        SourceAMF_UE_NGAP_ID(amf_id),
+        UserLocationInformation(location()),
+        PDUSessionResourceToBeSwitchedDLList(PDUSessionResourceToBeSwitchedDLList(vec![item])),
+    ))
+}
+
 /// Returns an INITIAL CONTEXT SETUP RESPONSE without sessions.
 pub(crate) fn context_set_up(amf_id: u64, ran_id: u32) -> Vec<u8> {
     encoded(build_ngap!(

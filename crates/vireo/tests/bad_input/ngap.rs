@@ -217,7 +217,7 @@ fn foreign_guti_does_not_affect_ue() {
     assert_serves_another(&mut core, 2);
 }
 
-fn service_request(guti: &vireo_wire::nas::Guti) -> Vec<u8> {
+pub(crate) fn service_request(guti: &vireo_wire::nas::Guti) -> Vec<u8> {
     use vireo_wire::nas::{KeySetIdentifier, NasFGsMobileIdentity, NasKeySetIdentifier, NasServiceType, ServiceType};
     let ngksi = NasKeySetIdentifier::from_key_set_identifier(KeySetIdentifier::Native(0)).expect("an ngKSI");
     let kind = NasServiceType::from_service_type(ServiceType::Signalling);

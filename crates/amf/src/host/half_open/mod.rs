@@ -12,16 +12,15 @@
 //! The host answers a rejected UE itself, by a step over a context that is then dropped. The UE
 //! takes no slot. New UEs wait for their first steps by RAN node (`newcomers`).
 
-mod line;
 mod newcomers;
 mod state;
 mod table;
 
 pub(super) use state::HalfOpen;
 
+use super::origin::origin;
 use super::state::Host;
 use rand::RngCore;
-use state::origin;
 use table::{Admission, Arrival, Limit};
 use vireo_core::amf::access;
 use vireo_core::amf::engine::{self, Event};

@@ -1,13 +1,14 @@
 //! New UEs that wait for their first step.
 //!
 //! Workers have at most `state::STEPS` first steps queued, and the balancer at most
-//! [`MAX_UNSENT_MESSAGES`] messages. Further new UEs wait in the host, by RAN node (`line`).
+//! [`MAX_UNSENT_MESSAGES`] messages. Further new UEs wait in the host, by RAN node (`fair_queue`).
 //! Messages about UEs with contexts overtake them, so a flood of one RAN node delays the UEs of
 //! others by a few steps only. A new UE that has waited too long is rejected
 //! (`overload.registrations`). Only its RAN node is sent Overload Start.
 
-use super::state::{Newcomer, origin};
+use super::state::Newcomer;
 use crate::host::limits::BATCH;
+use crate::host::origin::origin;
 use crate::host::state::Host;
 use vireo_cluster::Input;
 use vireo_core::amf::n2::{Route, ShallowView};

@@ -1,7 +1,8 @@
 //! State of the half-open UEs, and of new UEs that wait.
 
-use super::line::FairQueue;
-use super::table::{Origin, Table};
+use super::table::Table;
+use crate::host::fair_queue::FairQueue;
+use crate::host::origin::origin;
 use crate::host::ran_table::Nodes;
 use crate::worker::outbox::Summary;
 use vireo_core::amf::n2::ShallowView;
@@ -64,10 +65,6 @@ impl HalfOpen {
             None => self.table.remove(slot),
         }
     }
-}
-
-pub(super) fn origin(nodes: &Nodes, node: AssocId) -> Origin {
-    Origin { node, address: nodes.get(node).map(|node| node.peer.ip().to_canonical()) }
 }
 
 /// A new UE that waits.

@@ -5,6 +5,7 @@
 //! operation takes constant time plus the logarithm of the number of RAN nodes. A UE that is being
 //! evicted is in no list, but counts as a slot until its context is gone. The table is plain data.
 
+use crate::host::origin::Origin;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -38,13 +39,6 @@ pub(super) enum Admission {
     Evicts(Slot, Limit),
     /// The new UE is rejected.
     Refused(Limit),
-}
-
-/// A RAN node and its peer address, if known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
-    pub(super) node: AssocId,
-    pub(super) address: Option<IpAddr>,
 }
 
 /// A new UE.
@@ -326,6 +320,18 @@ mod tests {
         assert_eq!(table.admit(from(shared(2, 9), 3)), Admission::Evicts(slots[2], Limit::Address));
         assert_eq!(table.admit(from(separate(3), 0)), Admission::Free, "another address has its own limit");
         assert_eq!(table.admit(from(separate(5), 0)), Admission::Free);
+    }
+
+    #[test]
+    fn ipv6_network_counts_as_one_address() {
+        let slots = slots(20);
+        let ipv6 = |node: u32, peer: &str| Origin::new(AssocId(node), Some(peer.parse().expect("an address")));
+        let config = HalfOpenConfig { ues_per_address: 2, ..config(100, 50) };
+        let nodes = [(ipv6(1, "2001:db8::1"), 1), (ipv6(2, "2001:db8::2"), 1)];
+        let table = table(config, &slots, &nodes);
+        let third = table.admit(from(ipv6(3, "2001:db8::ffff:3"), 0));
+        assert!(matches!(third, Admission::Evicts(_, Limit::Address)), "{third:?}");
+        assert_eq!(table.admit(from(ipv6(4, "2001:db8:0:1::1"), 0)), Admission::Free);
     }
 
     #[test]

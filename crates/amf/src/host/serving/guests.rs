@@ -1,6 +1,7 @@
 //! UEs of other hosts in guest slots of the region.
 
 use crate::host::deferred_event::DeferredEvent;
+use crate::host::path_switch::PathSwitchLimit;
 use crate::worker::region_layout;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -44,6 +45,8 @@ pub(in crate::host) struct Guests {
     pub(super) swept: Instant,
     /// The first one first.
     pub(super) reports: VecDeque<WaitingReport>,
+    /// Peers whose path switches the owners decide about.
+    pub(in crate::host) path_switches: PathSwitchLimit,
 }
 
 impl Default for Guests {
@@ -55,6 +58,7 @@ impl Default for Guests {
             free,
             swept: Instant::default(),
             reports: VecDeque::new(),
+            path_switches: PathSwitchLimit::default(),
         }
     }
 }

@@ -16,11 +16,11 @@
 //! what a step changed.
 
 use super::parts::{self, AllocationPart, Ephemeral, IdentityPart, Perpetual, SharedSubscriptions, SubscriptionPart};
-use super::{Reachability, UeContext};
+use super::{Connection, Reachability, UeContext};
 use crate::{octets, postcard_writer};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use vireo_types::{AssocId, Tmsi};
+use vireo_types::{AssocId, Ltmsi, Tmsi};
 
 /// Layout that this build writes, in the first octet of every encoded context. It grows with each
 /// change of [`UeContext`] or its components.
@@ -118,6 +118,14 @@ impl<'a> EncodedContext<'a> {
         match self.versions.layout {
             LAYOUT_VERSION => parts::temporary_identities(self.perpetual),
             _ => [None; 2],
+        }
+    }
+
+    /// Returns the connection of the UE, whose LTMSI this is.
+    pub fn connection(&self, ltmsi: Ltmsi) -> Option<Connection> {
+        match self.versions.layout {
+            LAYOUT_VERSION => parts::connection(self.ephemeral, ltmsi),
+            _ => None,
         }
     }
 
@@ -437,6 +445,32 @@ mod tests {
         for end in 1..octets.len() {
             assert_eq!(decode(&octets[..end]), Err(CodecError::Damaged), "{end} of {} octets", octets.len());
         }
+    }
+
+    #[test]
+    fn connection_is_read_without_the_rest() {
+        use crate::amf::context::RanContext;
+        use vireo_types::{AmfUeNgapId, NrCgi, RanUeNgapId, Tai};
+        let mut ue = context();
+        let plmn = "99970".parse().expect("a PLMN");
+        let read = |ue: &UeContext| {
+            let octets = encode(ue, Vec::new()).expect("it encodes");
+            EncodedContext::new(&octets).expect("a record").connection(ue.ltmsi)
+        };
+        assert_eq!(read(&ue), None);
+        ue.sessions = vec![Bench::active().sm().clone()];
+        ue.connection = Some(Connection {
+            assoc: AssocId(3),
+            ran_id: RanUeNgapId(8),
+            amf_id: AmfUeNgapId::new(ue.ltmsi, 0x123),
+            tai: Tai { plmn, tac: Tac(1) },
+            cell: NrCgi { plmn, cell: 1 },
+            ran: RanContext::SetUp,
+        });
+        assert_eq!(read(&ue), ue.connection);
+        // Of an earlier number of the UE.
+        ue.ltmsi = Ltmsi::new(Bucket::new(8), 1);
+        assert_eq!(read(&ue), ue.connection);
     }
 
     #[test]

@@ -8,8 +8,8 @@
 use super::packed::{PackedConnection, SessionProgress, StoredTerms, relative_seid};
 use super::security::KeySet;
 use super::{
-    DeferredSessionMessage, Identity, NasSecurity, NextHopChain, PagingInfo, PendingWork, Procedure, Reachability,
-    Registration, UeContext, UeSecurityCapability, security,
+    Connection, DeferredSessionMessage, Identity, NasSecurity, NextHopChain, PagingInfo, PendingWork, Procedure,
+    Reachability, Registration, UeContext, UeSecurityCapability, security,
 };
 use crate::amf::procedures::handover::{Handover, SourceNode};
 use crate::octets;
@@ -53,6 +53,14 @@ pub(super) fn temporary_identities(perpetual: &[u8]) -> [Option<Tmsi>; 2] {
         Ok((IdentityPart { identity, .. }, _)) => [identity.tmsi, identity.old_tmsi],
         Err(_) => [None; 2],
     }
+}
+
+/// Reads the connection of the UE with this LTMSI from an encoded ephemeral part, without decoding
+/// the rest.
+pub(super) fn connection(ephemeral: &[u8], ltmsi: Ltmsi) -> Option<Connection> {
+    type Head = (u64, Option<NasCounts>, PerSession<SessionProgress>, Option<PackedConnection>);
+    let ((.., connection), _) = postcard::take_from_bytes::<Head>(ephemeral).ok()?;
+    connection?.connection(ltmsi)
 }
 
 /// Subscription of the UE.

@@ -11,6 +11,20 @@ use crate::step::{Note, StepContext};
 use vireo_types::{AmfUeNgapId, AssocId, Dialect, RanUeNgapId};
 use vireo_wire::ngap::CauseRadioNetwork;
 
+/// Label of the fault of PATH SWITCH REQUEST for a connection that the UE does not have.
+pub const UNKNOWN_PATH_SWITCH: &str = "path-switch-unknown-ue";
+
+/// Returns PATH SWITCH REQUEST FAILURE for a request of which nothing is processed; `None` if the
+/// octets are another message.
+///
+/// # Errors
+///
+/// Returns the [`Fault`] of a request that does not decode.
+pub fn refuse_path_switch(dialect: Dialect, amf_id: AmfUeNgapId, octets: &[u8]) -> Result<Option<Vec<u8>>, Box<Fault>> {
+    let UeMessage::PathSwitch(request) = access::ue_message(dialect, octets)?.1 else { return Ok(None) };
+    Ok(Some(handover::path_switch_refusal(dialect, amf_id, &request, CauseRadioNetwork::unspecified)))
+}
+
 /// Handles a message of a handover target, or of the source node that the UE has left. Returns the
 /// message if it belongs to the UE's connection.
 ///
@@ -29,7 +43,7 @@ pub(super) fn on_other_connection(
         // The identifiers of the dialects are not distinct.
         if ctx.ue.connection.is_none_or(|c| c.amf_id != amf_id || c.assoc.dialect() != assoc.dialect()) {
             let cause = Cause::radioNetwork(CauseRadioNetwork::unknown_local_UE_NGAP_ID);
-            return Err(Fault::logical("unknown-local-ue-ngap-id", cause, raw.0, raw.1));
+            return Err(Fault::logical(UNKNOWN_PATH_SWITCH, cause, raw.0, raw.1));
         }
         // Messages of different associations are not ordered. The source must have set up the UE
         // context before the UE could leave, but its response may arrive later.

@@ -33,6 +33,7 @@ use vireo_wire::nas::GmmCause;
 use vireo_wire::ngap::{CauseNas, CauseRadioNetwork};
 
 pub use emm::protection as emm_protection;
+pub use handover::{UNKNOWN_PATH_SWITCH, refuse_path_switch};
 pub use nas::{is_authentic, protection};
 
 /// Event of a UE. Every response and every expired deadline arrives as an event.

@@ -22,7 +22,7 @@ pub use ingress::{
     ErabModification, HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage, ue_ids, ue_message,
 };
 pub use nas_identity::NasIdentity;
-pub use route::{EstablishmentCause, MME_CODE_ONLY, Route, ShallowView, is_own_code, peek, route};
+pub use route::{EstablishmentCause, MME_CODE_ONLY, Route, ShallowView, is_own_code, is_path_switch, peek, route};
 pub use send::{
     AcceptTransport, ContextSetup, SessionSetup, allowed_nssai, context_modification_request, context_release_command,
     context_setup_request, downlink_nas_transport, downlink_nas_with_information, key_renewal_request,

@@ -113,6 +113,11 @@ pub fn peek(octets: &[u8]) -> Result<ShallowView, Box<Fault>> {
     Ok(ShallowView { route, ran_id, kind: kind_of(&pdu, pdu_kind), establishment: None })
 }
 
+/// Returns true if the octets are PATH SWITCH REQUEST (TS 38.413 9.2.3.8).
+pub fn is_path_switch(octets: &[u8]) -> bool {
+    NGAP_PDU::decode_borrowed(octets).is_ok_and(|pdu| pdu.kind() == NgapPduKind::Initiating_PathSwitchRequest)
+}
+
 fn kind_of(pdu: &NGAPPDU<'_>, kind: NgapPduKind) -> NfKind {
     match kind {
         NgapPduKind::Initiating_PathSwitchRequest

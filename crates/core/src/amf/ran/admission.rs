@@ -43,17 +43,20 @@ pub enum Refusal {
     Associations,
     /// The association completed no NG Setup, and joined no RAN node, in time.
     NoSetup,
+    /// The peer has named too many connections that do not exist in PATH SWITCH REQUESTs.
+    Guessing,
 }
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Refusal; 6] = [
+    pub const ALL: [Refusal; 7] = [
         Refusal::Address,
         Refusal::Identity,
         Refusal::InUse,
         Refusal::Binding,
         Refusal::Associations,
         Refusal::NoSetup,
+        Refusal::Guessing,
     ];
 
     /// Returns the label of the reason in metrics and log lines.
@@ -65,6 +68,7 @@ impl Refusal {
             Refusal::Binding => "binding",
             Refusal::Associations => "associations",
             Refusal::NoSetup => "no_ng_setup",
+            Refusal::Guessing => "guessing",
         }
     }
 }

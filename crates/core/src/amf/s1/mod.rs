@@ -17,7 +17,7 @@ pub use cause::{cause_of, cause_to};
 pub use fault::error_indication;
 pub(crate) use ingress::is_for_enb;
 pub use ingress::{ue_ids, ue_message, usage_report};
-pub use route::peek;
+pub use route::{is_path_switch, peek};
 pub use send::{
     accept_transport, context_modification_request, context_release_command, context_setup_request,
     downlink_nas_transport, key_renewal_request, location_reporting_control, paging, rfsp_modification_request,

@@ -43,6 +43,11 @@ pub fn peek(octets: &[u8]) -> Result<ShallowView, Box<Fault>> {
     Ok(ShallowView { route, ran_id, kind: kind_of(&pdu, pdu_kind), establishment: None })
 }
 
+/// Returns true if the octets are PATH SWITCH REQUEST (TS 36.413 9.1.5.8).
+pub fn is_path_switch(octets: &[u8]) -> bool {
+    S1AP_PDU::decode_borrowed(octets).is_ok_and(|pdu| pdu.kind() == S1apPduKind::Initiating_PathSwitchRequest)
+}
+
 fn kind_of(pdu: &S1APPDU<'_>, kind: S1apPduKind) -> NfKind {
     match kind {
         S1apPduKind::Initiating_PathSwitchRequest

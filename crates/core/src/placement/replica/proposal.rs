@@ -159,6 +159,11 @@ impl ReplicaStore {
         self.entry_for_serving(ltmsi).is_some()
     }
 
+    /// Returns true if this host has a copy of a UE.
+    pub fn has_copy(&self, ltmsi: Ltmsi) -> bool {
+        self.ues.get(&ltmsi.bucket()).is_some_and(|ues| ues.contains_key(&ltmsi))
+    }
+
     /// Returns the versions of a UE whose procedures this host may serve.
     pub fn versions_for_serving(&self, ltmsi: Ltmsi) -> Option<Versions> {
         self.entry_for_serving(ltmsi).map(|entry| entry.versions)

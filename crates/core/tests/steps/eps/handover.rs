@@ -189,7 +189,7 @@ fn gnb_cannot_take_over_connection_of_enb() {
     );
     let pdu = request.and_then(|pdu| pdu.encode()).expect("it encodes");
     network.event(Event::Ngap { assoc: AssocId(3), amf_id, pdu: &pdu });
-    assert!(network.notes.contains(&Note::fault("unknown-local-ue-ngap-id")), "{:?}", network.notes);
+    assert!(network.notes.contains(&Note::fault("path-switch-unknown-ue")), "{:?}", network.notes);
     is_at_source(&network);
 }
 

@@ -41,7 +41,7 @@ use crate::smf::{self, HandoverRefusal, Input, N2Sm, RanState};
 use crate::step::{Effect, Kind, Note, StepContext};
 use state::Progress;
 use vireo_types::limits::HANDOVER_CONTAINER_OCTETS;
-use vireo_types::{AssocId, Dialect, NrCgi, RanUeNgapId, Tai};
+use vireo_types::{AmfUeNgapId, AssocId, Dialect, NrCgi, RanUeNgapId, Tai};
 use vireo_wire::ngap::{CauseRadioNetwork as Radio, CauseTransport, decode_open_type};
 
 /// Handles PATH SWITCH REQUEST of the new RAN node. The old one may not have responded to a session
@@ -54,10 +54,7 @@ pub fn path_switch(ctx: &mut StepContext<'_, '_>, assoc: AssocId, request: &Path
     let dialect = assoc.dialect();
     if let Some(cause) = why_not_switched(ctx, &old, tai, request) {
         ctx.note(Note::Failed(Kind::PathSwitch, 0));
-        let requested = request.switched.iter().chain(&request.failed);
-        let requested = requested.map(|(psi, _)| (*psi, not_switched(dialect))).collect();
-        let ids = (old.amf_id, request.ran_id);
-        let pdu = messages::path_switch_failure(dialect, ids, requested, &Cause::radioNetwork(cause));
+        let pdu = path_switch_refusal(dialect, old.amf_id, request, cause);
         return ctx.effect(Effect::Ngap { assoc, pdu });
     }
     // The UE has moved: abort a prepared N2 handover or an earlier path switch.
@@ -105,6 +102,13 @@ pub fn path_switch(ctx: &mut StepContext<'_, '_>, assoc: AssocId, request: &Path
         user_plane::step(ctx, at, input);
     }
     smf_updates::switch(ctx, request);
+}
+
+/// Encodes the refusal of a path switch with all its sessions.
+pub fn path_switch_refusal(dialect: Dialect, amf_id: AmfUeNgapId, request: &PathSwitch, cause: Radio) -> Vec<u8> {
+    let requested = request.switched.iter().chain(&request.failed);
+    let requested = requested.map(|(psi, _)| (*psi, not_switched(dialect))).collect();
+    messages::path_switch_failure(dialect, (amf_id, request.ran_id), requested, &Cause::radioNetwork(cause))
 }
 
 /// Returns the cause if a path switch is refused: nothing of it is processed then.

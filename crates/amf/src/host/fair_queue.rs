@@ -1,20 +1,20 @@
-//! Queues of new UEs, served by peer address and RAN node in turn.
+//! Queues of UEs, served by peer address and RAN node in turn.
 //!
-//! Each RAN node has one queue. A RAN node with many new UEs only makes its own queue long. The
-//! next UE of another RAN node is served next. One address has one turn, whatever the number of its
-//! RAN nodes. The queues are plain data.
+//! Each RAN node has one queue. A RAN node with many UEs only makes its own queue long. The next UE
+//! of another RAN node is served next. One address has one turn, whatever the number of its RAN
+//! nodes. New UEs and SUCIs wait in such queues. The queues are plain data.
 
-use super::table::Origin;
+use super::origin::Origin;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use vireo_types::AssocId;
 
-/// Maximum number of waiting new UEs in all, and of one RAN node.
+/// Maximum number of waiting UEs in all, and of one RAN node.
 const MAX_WAITING_UES: usize = 65_536;
 const MAX_WAITING_PER_NODE: usize = 16_384;
 
-/// Waiting new UEs. `T` is the data of one.
+/// Waiting UEs. `T` is the data of one.
 #[derive(Debug)]
 pub(super) struct FairQueue<T> {
     /// Each queue is not empty, and has the address whose turn serves it.
@@ -36,6 +36,11 @@ impl<T> FairQueue<T> {
         self.len == 0
     }
 
+    /// Returns the number of waiting UEs.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Returns the RAN nodes with waiting UEs, each with its oldest UE.
     pub(super) fn oldest(&self) -> impl Iterator<Item = (AssocId, &T)> {
         self.queues.iter().filter_map(|(node, (_, queue))| Some((*node, queue.front()?)))
@@ -47,9 +52,7 @@ impl<T> FairQueue<T> {
     ///
     /// Returns the UE if too many wait.
     pub(super) fn push(&mut self, Origin { node, address }: Origin, item: T) -> Result<(), T> {
-        if self.len >= MAX_WAITING_UES
-            || self.queues.get(&node).is_some_and(|(_, queue)| queue.len() >= MAX_WAITING_PER_NODE)
-        {
+        if self.len >= MAX_WAITING_UES || self.is_node_full(node) {
             return Err(item);
         }
         self.len += 1;
@@ -64,6 +67,43 @@ impl<T> FairQueue<T> {
         }
         nodes.push_back(node);
         Ok(())
+    }
+
+    /// Appends a UE. If too many wait in all, it displaces the newest of the address with the most.
+    /// Returns the UE that has no place.
+    pub(super) fn push_fairly(&mut self, origin: Origin, item: T) -> Option<T> {
+        let Err(item) = self.push(origin, item) else { return None };
+        if self.len < MAX_WAITING_UES || self.is_node_full(origin.node) {
+            return Some(item);
+        }
+        let largest = self.addresses.keys().copied().max_by_key(|address| (self.address_len(*address), *address));
+        let largest = largest.filter(|largest| self.address_len(*largest) > self.address_len(origin.address));
+        let Some(displaced) = largest.and_then(|largest| self.take_newest(largest)) else { return Some(item) };
+        // There is room for it now.
+        Some(self.push(origin, item).err().unwrap_or(displaced))
+    }
+
+    fn is_node_full(&self, node: AssocId) -> bool {
+        self.queues.get(&node).is_some_and(|(_, queue)| queue.len() >= MAX_WAITING_PER_NODE)
+    }
+
+    /// Returns the number of waiting UEs of an address.
+    fn address_len(&self, address: Option<IpAddr>) -> usize {
+        let nodes = self.addresses.get(&address).into_iter().flatten();
+        nodes.filter_map(|node| self.queues.get(node)).map(|(_, queue)| queue.len()).sum()
+    }
+
+    /// Removes and returns the newest UE of the RAN node with the most of an address.
+    fn take_newest(&mut self, address: Option<IpAddr>) -> Option<T> {
+        let len = |node: &AssocId| self.queues.get(node).map_or(0, |(_, queue)| queue.len());
+        let node = *self.addresses.get(&address)?.iter().max_by_key(|node| (len(node), **node))?;
+        let (_, queue) = self.queues.get_mut(&node)?;
+        let newest = queue.pop_back()?;
+        self.len -= 1;
+        if queue.is_empty() {
+            self.remove(node);
+        }
+        Some(newest)
     }
 
     /// Removes and returns the next UE.
@@ -135,6 +175,21 @@ mod tests {
         }
         (0..3).for_each(|n| queue.push(origin(20, 2), 200 + n).expect("room"));
         assert_eq!(all(&mut queue)[..7], [0, 200, 10, 201, 20, 202, 30]);
+    }
+
+    #[test]
+    fn full_queue_displaces_of_largest_address() {
+        let mut queue = FairQueue::new();
+        for node in 0..6 {
+            while queue.push(origin(node, 1), node).is_ok() {}
+        }
+        let displaced = [10, 11].map(|node| queue.push_fairly(origin(node, 2), node));
+        assert_eq!(displaced, [Some(3), Some(2)], "of the RAN nodes with the most");
+        assert_eq!(queue.len, MAX_WAITING_UES);
+        assert_eq!(queue.push_fairly(origin(6, 1), 6), Some(6), "the largest address displaces no other");
+        let next: Vec<u32> = (0..4).filter_map(|_| queue.pop()).collect();
+        assert_eq!(next, [0, 10, 1, 11]);
+        (0..4).for_each(|_| assert_eq!(queue.push_fairly(origin(6, 1), 6), None, "there is room again"));
     }
 
     #[test]
