@@ -25,6 +25,10 @@ struct Bench {
 }
 
 fn bench() -> Bench {
+    bench_with(BufferLimits { packets_per_session: 3, ..BufferLimits::default() })
+}
+
+fn bench_with(buffer: BufferLimits) -> Bench {
     let pool = Pool {
         ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
         ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0), 48)),
@@ -32,7 +36,6 @@ fn bench() -> Bench {
         dns: vec!["2001:db8::53".parse().expect("an address")],
         isolated: false,
     };
-    let buffer = BufferLimits { packets_per_session: 3, ..BufferLimits::default() };
     let mut tables = Tables::new(vec![pool], Limits { records: 4, buffer, ..Limits::default() });
     let ue = SessionAddress { ipv4: Some(UE), ipv6_prefix: Some(PREFIX) };
     let uplink_rule = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr: Rate::UNLIMITED };
@@ -424,6 +427,32 @@ fn router_solicitation_is_answered_in_tunnel() {
     assert_eq!((advertisement[7], advertisement[40]), (255, 134));
     assert_eq!(advertisement[56 + 16..56 + 32], PREFIX.octets());
     assert_eq!(advertisement[88..96], [5, 1, 0, 0, 0, 0, 0x05, 0x78], "MTU 1400");
+/// Idle UEs whose paging a hostile RAN node ignores, and a sender on N6, fill the buffers.
+#[test]
+fn full_buffers_report_and_serve_others() {
+    let mut b = bench_with(BufferLimits { packets_per_session: 3, octets: 300, ..BufferLimits::default() });
+    let idle = DownlinkRule { action: Action::Buffer { notify: true }, tunnel: None, ..b.downlink_rule };
+    b.set_downlink(|rule| *rule = idle);
+    for n in 3..6 {
+        let ue = SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45, 0, n)), ipv6_prefix: None };
+        let id = b.upf.tables.add_downlink(ue, n.into()).expect("room");
+        let rule = DownlinkRule { session: n.into(), ..idle };
+        b.upf.change(|tables, released| tables.set_downlink(id, rule, false, released));
+    }
+    for n in [2, 2, 2, 2, 3, 4, 5, 5] {
+        b.upf.receive_n6(&ipv4(SERVER, Ipv4Addr::new(10, 45, 0, n), 80), NOW);
+    }
+    let reported = |session| Event::DownlinkData { session, pdr: 2 };
+    assert_eq!(b.upf.events, [7, 3, 4, 5].map(reported));
+    // The first UE loses one packet at its limit and two to others; the last one finds no room.
+    b.dropped(DropReason::BufferFull, 5);
+    assert_eq!((b.upf.stats.buffered, b.upf.tables.buffered_octets()), (5, 300));
+    // It is reported again after the time that packets wait.
+    assert_eq!(b.upf.tables.expire_buffers(NOW + Duration::from_secs(61)), 3);
+    b.upf.receive_n6(&ipv4(SERVER, Ipv4Addr::new(10, 45, 0, 5), 80), NOW);
+    assert_eq!(b.upf.events[4..], [reported(5)]);
+}
+
     assert_eq!(advertisement.len(), 96 + 24, "one DNS server");
     // Other link-local traffic is dropped.
     solicitation[40] = 143;

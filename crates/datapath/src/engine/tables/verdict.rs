@@ -10,7 +10,7 @@ use crate::engine::inner::Inner;
 use crate::engine::ndp;
 use crate::engine::rate::Policer;
 use crate::engine::rule::{DownlinkRule, Tunnel};
-use crate::engine::verdict::{DownlinkVerdict, NotForwarded, UplinkVerdict, inward, outward};
+use crate::engine::verdict::{BufferOutcome, DownlinkVerdict, NotForwarded, UplinkVerdict, inward, outward};
 use std::net::{IpAddr, Ipv6Addr};
 use vireo_types::{Instant, SessionAddress};
 use vireo_wire::gtpu::{MessageType, Packet, ParseError, error_indication};
@@ -244,10 +244,8 @@ impl Tables {
         if !record.conforms(rule.mbr, packet.len(), now) {
             return DownlinkVerdict::Drop(DropReason::RateExceeded);
         }
-        if !self.buffers().push(id.0, packet, now) {
-            return DownlinkVerdict::Drop(DropReason::BufferFull);
-        }
-        if !record.is_uncounted() {
+        let pushed = self.buffers().push(id.0, packet, now);
+        if pushed.is_stored && !record.is_uncounted() {
             let before = record.state.count(packet.len());
             if passes_watched_multiple(record.watch(), before, packet.len()) {
                 notify(Event::Volume { session: rule.session });
@@ -255,6 +253,6 @@ impl Tables {
         }
         let event =
             (nocp && record.report_once(DATA)).then_some(Event::DownlinkData { session: rule.session, pdr: rule.pdr });
-        DownlinkVerdict::Buffered(id, event)
+        DownlinkVerdict::Buffered(BufferOutcome { id, pushed, event })
     }
 }
