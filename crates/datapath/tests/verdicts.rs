@@ -317,6 +317,33 @@ fn echo_is_answered_where_it_came_from() {
     assert_eq!((packet.sequence, gtpu::recovery(packet.payload)), (Some(0x4711), Some(0)));
 }
 
+/// Floods of other addresses leave the answers to a RAN node alone, and those to one that has no
+/// tunnel yet.
+#[test]
+fn answer_limits_are_per_address() {
+    let mut b = bench();
+    let (known, unknown) = (IpAddr::from([192, 0, 2, 8]), IpAddr::from([203, 0, 113, 1]));
+    b.upf.change(|tables, _| tables.set_peer(known, Use::Node, true));
+    let mut buffer = [0; gtpu::SIGNALLING_OCTETS];
+    let echo = gtpu::echo_request(&mut buffer, 1).expect("room").to_vec();
+    let response = gtpu::echo_response(&mut buffer, 1).expect("room").to_vec();
+    let stale = g_pdu(Teid(b.teid.0 + 1), None, &[]);
+    let mut receive = |from: IpAddr, datagram: &[u8], times| {
+        let (answers, events) = (b.upf.n3.len(), b.upf.events.len());
+        (0..times).for_each(|_| b.upf.receive_n3(SocketAddr::new(from, 2152), datagram, NOW));
+        b.upf.n3.len() - answers + b.upf.events.len() - events
+    };
+    for datagram in [&echo, &stale, &response] {
+        assert!((3_000..=3_002).contains(&receive(known, datagram, 10_000)));
+        assert!((375..=377).contains(&receive(unknown, datagram, 10_000)));
+        assert_eq!(receive(IpAddr::from([203, 0, 113, 2]), datagram, 1), 1, "a gNB before its first tunnel");
+        let many = (0..20_000_u16).map(|n| IpAddr::from([198, 18, (n >> 8) as u8, n as u8]));
+        let answers: usize = many.map(|from| receive(from, datagram, 1)).sum();
+        assert!((2_000..=3_002).contains(&answers), "{answers}");
+        assert_eq!(receive(GNB, datagram, 100), 100, "a known gNB");
+    }
+}
+
 #[test]
 fn unsupported_extension_header_is_answered() {
     let mut b = bench();
@@ -400,33 +427,6 @@ fn buffered_packets_are_reported_once_in_order() {
     assert_eq!(b.upf.tables.buffered_octets(), 0);
 }
 
-#[test]
-fn new_tunnel_sends_end_marker_to_old() {
-    let mut b = bench();
-    let released = b.set_downlink(|rule| rule.tunnel = Some(Tunnel { teid: Teid(0x88), address: GNB }));
-    let kinds: Vec<_> =
-        released.iter().map(|(_, datagram)| Packet::parse(datagram).map(|packet| (packet.kind, packet.teid))).collect();
-    assert_eq!(kinds[0], Ok((MessageType::EndMarker, RAN_TEID)));
-    assert_eq!(kinds[1], Ok((MessageType::GPdu, Teid(0x88))));
-}
-
-#[test]
-fn router_solicitation_is_answered_in_tunnel() {
-    let mut b = bench();
-    // fe80::5 to ff02::2, checksum computed by hand.
-    let mut solicitation = vec![0x60, 0, 0, 0, 0, 8, 58, 255];
-    solicitation.extend(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 5).octets());
-    solicitation.extend(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2).octets());
-    solicitation.extend([133, 0, 0x7d, 0x32, 0, 0, 0, 0]);
-    b.send_up(&solicitation);
-    let (to, datagram) = b.answer();
-    let packet = Packet::parse(&datagram).expect("good");
-    assert_eq!((to.port(), packet.teid, packet.pdu_session.map(PduSession::qfi)), (2152, RAN_TEID, Some(9)));
-    let advertisement = packet.payload;
-    assert_eq!(advertisement[24..40], Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 5).octets());
-    assert_eq!((advertisement[7], advertisement[40]), (255, 134));
-    assert_eq!(advertisement[56 + 16..56 + 32], PREFIX.octets());
-    assert_eq!(advertisement[88..96], [5, 1, 0, 0, 0, 0, 0x05, 0x78], "MTU 1400");
 /// Idle UEs whose paging a hostile RAN node ignores, and a sender on N6, fill the buffers.
 #[test]
 fn full_buffers_report_and_serve_others() {
@@ -453,11 +453,73 @@ fn full_buffers_report_and_serve_others() {
     assert_eq!(b.upf.events[4..], [reported(5)]);
 }
 
+#[test]
+fn new_tunnel_sends_end_marker_to_old() {
+    let mut b = bench();
+    let released = b.set_downlink(|rule| rule.tunnel = Some(Tunnel { teid: Teid(0x88), address: GNB }));
+    let kinds: Vec<_> =
+        released.iter().map(|(_, datagram)| Packet::parse(datagram).map(|packet| (packet.kind, packet.teid))).collect();
+    assert_eq!(kinds[0], Ok((MessageType::EndMarker, RAN_TEID)));
+    assert_eq!(kinds[1], Ok((MessageType::GPdu, Teid(0x88))));
+}
+
+/// Returns a Router Solicitation from fe80::5 to ff02::2, with a checksum computed by hand.
+fn router_solicitation() -> Vec<u8> {
+    let mut solicitation = vec![0x60, 0, 0, 0, 0, 8, 58, 255];
+    solicitation.extend(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 5).octets());
+    solicitation.extend(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2).octets());
+    solicitation.extend([133, 0, 0x7d, 0x32, 0, 0, 0, 0]);
+    solicitation
+}
+
+#[test]
+fn router_solicitation_is_answered_in_tunnel() {
+    let mut b = bench();
+    let mut solicitation = router_solicitation();
+    b.send_up(&solicitation);
+    let (to, datagram) = b.answer();
+    let packet = Packet::parse(&datagram).expect("good");
+    assert_eq!((to.port(), packet.teid, packet.pdu_session.map(PduSession::qfi)), (2152, RAN_TEID, Some(9)));
+    let advertisement = packet.payload;
+    assert_eq!(advertisement[24..40], Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 5).octets());
+    assert_eq!((advertisement[7], advertisement[40]), (255, 134));
+    assert_eq!(advertisement[56 + 16..56 + 32], PREFIX.octets());
+    assert_eq!(advertisement[88..96], [5, 1, 0, 0, 0, 0, 0x05, 0x78], "MTU 1400");
     assert_eq!(advertisement.len(), 96 + 24, "one DNS server");
     // Other link-local traffic is dropped.
     solicitation[40] = 143;
     b.send_up(&solicitation);
     b.dropped(DropReason::LinkLocal, 1);
+}
+
+#[test]
+fn solicitations_are_limited_by_session() {
+    let mut b = bench();
+    let prefix = Ipv6Addr::from_bits(PREFIX.to_bits() + (1 << 64));
+    let ue = SessionAddress { ipv4: None, ipv6_prefix: Some(prefix) };
+    let other = b.upf.tables.add_uplink(None, UplinkRule { ue, ..b.uplink_rule }).expect("room");
+    let id = b.upf.tables.add_downlink(ue, 8).expect("room");
+    let tunnel = Some(Tunnel { teid: Teid(0x77), address: GNB });
+    let rule = DownlinkRule { session: 8, tunnel, ..b.downlink_rule };
+    b.upf.change(|tables, released| tables.set_downlink(id, rule, false, released));
+    b.upf.n3.clear();
+    for second in 0..3 {
+        let now = NOW + Duration::from_secs(second);
+        let flood = g_pdu(b.teid, None, &router_solicitation());
+        (0..5_000).for_each(|_| b.upf.receive_n3(SocketAddr::new(GNB, 2152), &flood, now));
+        b.upf.receive_n3(SocketAddr::new(GNB, 2152), &g_pdu(other, None, &router_solicitation()), now);
+        let to = |teid| move |sent: &&(SocketAddr, Vec<u8>)| Packet::parse(&sent.1).is_ok_and(|p| p.teid == teid);
+        let answers = [RAN_TEID, Teid(0x77)].map(|teid| b.upf.n3.iter().filter(to(teid)).count());
+        assert_eq!(answers, [4, 1], "second {second}");
+        b.upf.n3.clear();
+    }
+    b.dropped(DropReason::AnswerLimit, 3 * 4_996);
+    // The count leaves the marks of reports alone.
+    b.set_downlink(|rule| rule.action = Action::Buffer { notify: true });
+    (0..3).for_each(|_| b.upf.receive_n6(&ipv4(SERVER, UE, 1), NOW));
+    b.send_up(&router_solicitation());
+    b.upf.receive_n6(&ipv4(SERVER, UE, 1), NOW);
+    assert_eq!(b.upf.events.len(), 1);
 }
 
 #[test]
