@@ -46,8 +46,8 @@ const PROBES: usize = 8;
 pub(crate) const SEARCHED: usize = PROBES * SLOTS;
 /// Maximum number of prefixes.
 pub(crate) const PREFIXES: usize = 64;
-/// Maximum number of addresses. All of them find a slot with 999 of 1,000 keys; with the others
-/// one address does not.
+/// Maximum number of addresses. All of them find a slot with 999 of 1,000 keys; with the others one
+/// address does not.
 pub(crate) const ADDRESSES: usize = BUCKETS;
 
 /// An address in the form of the table: IPv4 addresses are mapped (RFC 4291 2.5.5.2).
@@ -244,8 +244,8 @@ impl AddressTable {
         lines.filter(has).fold(0, |flags, line| flags | line[4].load(Acquire) as u32)
     }
 
-    /// Sets the flags of an address. 0 removes it. Returns false if no slot is free. The unspecified
-    /// address is not stored: it marks free slots.
+    /// Sets the flags of an address. 0 removes it. Returns false if no slot is free. The
+    /// unspecified address is not stored: it marks free slots.
     pub(crate) fn set(&self, address: Bits, flags: u32) -> bool {
         if address.high | address.low == 0 {
             return true;
