@@ -27,7 +27,7 @@ struct line {
 #define COUNT (PREFIX + PREFIXES)
 #define ACCESS_LINES (COUNT + 1)
 #define SLOTS 3
-#define PROBES 4
+#define PROBES 8
 
 #define PROTECTED 1u
 #define FROM_RAN 2u
@@ -46,9 +46,12 @@ struct {
 /* IPv4 addresses are mapped (RFC 4291 2.5.5.2). */
 #define MAPPED (0xffffull << 32)
 
+/* The key is random, so that no peer can choose addresses of one bucket. */
 static __always_inline __u32 bucket_of(__u64 high, __u64 low)
 {
-	return (high * 0x9e3779b97f4a7c15ull ^ low) * 0xbf58476d1ce4e5b9ull >> (64 - BUCKET_BITS);
+	__u64 hash = (high * config.access_key[0] ^ low) * config.access_key[1];
+
+	return (hash ^ hash >> 32) * 0xbf58476d1ce4e5b9ull >> (64 - BUCKET_BITS);
 }
 
 static __always_inline int access_bit(__u32 first, __u32 bit)

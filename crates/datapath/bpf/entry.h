@@ -185,6 +185,8 @@ struct config {
 	__u32 own_peer_only;
 	/* The UEs of some pool are isolated. */
 	__u32 isolates;
+	/* Key of the hash of the address table (access.h). */
+	__u64 access_key[2];
 	/* With slices on processors: the processor of each worker. */
 	__u32 processors[WORKERS];
 };

@@ -77,8 +77,12 @@ fn pair(pdr: u16, teid: Teid, port: Option<u16>, [up, down]: [Target; 2], meter:
 /// Creates a session with DNS in QoS flow 1 through a separate tunnel, and all other packets in
 /// flow 9.
 fn bench() -> Bench {
+    bench_with(Limits::default())
+}
+
+fn bench_with(limits: Limits) -> Bench {
     let pool = |network: [u8; 4]| Pool { ipv4: Some((network.into(), 16)), mtu: 1400, ..Pool::default() };
-    let mut tables = Tables::new(vec![pool([10, 45, 0, 0]), pool([10, 99, 0, 0])], Limits::default());
+    let mut tables = Tables::new(vec![pool([10, 45, 0, 0]), pool([10, 99, 0, 0])], limits);
     let ue = SessionAddress { ipv4: Some(UE), ipv6_prefix: None };
     let rule = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr: Rate::UNLIMITED };
     let teid = tables.add_uplink(None, rule).expect("room");
@@ -213,6 +217,19 @@ fn buffered_packets_leave_by_new_rules() {
     b.apply();
     assert_eq!(b.tunnelled(), [(GNB, 0xeee, Some(9), down(WEB, 80))]);
     assert_eq!(b.upf.tables.buffered_octets(), 0);
+}
+
+#[test]
+fn packet_without_room_is_reported() {
+    let buffer = BufferLimits { octets: 100, ..BufferLimits::default() };
+    let mut b = bench_with(Limits { buffer, ..Limits::default() });
+    b.flows.rules[3].target = Target::Buffer { notify: true };
+    b.apply();
+    for octets in [120, 120, 80] {
+        b.upf.receive_n6(&down(WEB, octets), NOW);
+    }
+    assert_eq!(b.upf.events, [Event::DownlinkData { session: SESSION, pdr: 4 }]);
+    assert_eq!((b.upf.stats.dropped(DropReason::BufferFull), b.upf.stats.buffered), (2, 1));
 }
 
 #[test]

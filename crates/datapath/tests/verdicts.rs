@@ -25,6 +25,10 @@ struct Bench {
 }
 
 fn bench() -> Bench {
+    bench_with(BufferLimits { packets_per_session: 3, ..BufferLimits::default() })
+}
+
+fn bench_with(buffer: BufferLimits) -> Bench {
     let pool = Pool {
         ipv4: Some((Ipv4Addr::new(10, 45, 0, 0), 16)),
         ipv6: Some((Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0, 0, 0, 0, 0), 48)),
@@ -32,7 +36,6 @@ fn bench() -> Bench {
         dns: vec!["2001:db8::53".parse().expect("an address")],
         isolated: false,
     };
-    let buffer = BufferLimits { packets_per_session: 3, ..BufferLimits::default() };
     let mut tables = Tables::new(vec![pool], Limits { records: 4, buffer, ..Limits::default() });
     let ue = SessionAddress { ipv4: Some(UE), ipv6_prefix: Some(PREFIX) };
     let uplink_rule = UplinkRule { ue, flows: ALL_FLOWS, gate_open: true, forward: true, mbr: Rate::UNLIMITED };
@@ -314,6 +317,33 @@ fn echo_is_answered_where_it_came_from() {
     assert_eq!((packet.sequence, gtpu::recovery(packet.payload)), (Some(0x4711), Some(0)));
 }
 
+/// Floods of other addresses leave the answers to a RAN node alone, and those to one that has no
+/// tunnel yet.
+#[test]
+fn answer_limits_are_per_address() {
+    let mut b = bench();
+    let (known, unknown) = (IpAddr::from([192, 0, 2, 8]), IpAddr::from([203, 0, 113, 1]));
+    b.upf.change(|tables, _| tables.set_peer(known, Use::Node, true));
+    let mut buffer = [0; gtpu::SIGNALLING_OCTETS];
+    let echo = gtpu::echo_request(&mut buffer, 1).expect("room").to_vec();
+    let response = gtpu::echo_response(&mut buffer, 1).expect("room").to_vec();
+    let stale = g_pdu(Teid(b.teid.0 + 1), None, &[]);
+    let mut receive = |from: IpAddr, datagram: &[u8], times| {
+        let (answers, events) = (b.upf.n3.len(), b.upf.events.len());
+        (0..times).for_each(|_| b.upf.receive_n3(SocketAddr::new(from, 2152), datagram, NOW));
+        b.upf.n3.len() - answers + b.upf.events.len() - events
+    };
+    for datagram in [&echo, &stale, &response] {
+        assert!((3_000..=3_002).contains(&receive(known, datagram, 10_000)));
+        assert!((375..=377).contains(&receive(unknown, datagram, 10_000)));
+        assert_eq!(receive(IpAddr::from([203, 0, 113, 2]), datagram, 1), 1, "a gNB before its first tunnel");
+        let many = (0..20_000_u16).map(|n| IpAddr::from([198, 18, (n >> 8) as u8, n as u8]));
+        let answers: usize = many.map(|from| receive(from, datagram, 1)).sum();
+        assert!((2_000..=3_002).contains(&answers), "{answers}");
+        assert_eq!(receive(GNB, datagram, 100), 100, "a known gNB");
+    }
+}
+
 #[test]
 fn unsupported_extension_header_is_answered() {
     let mut b = bench();
@@ -397,6 +427,32 @@ fn buffered_packets_are_reported_once_in_order() {
     assert_eq!(b.upf.tables.buffered_octets(), 0);
 }
 
+/// Idle UEs whose paging a hostile RAN node ignores, and a sender on N6, fill the buffers.
+#[test]
+fn full_buffers_report_and_serve_others() {
+    let mut b = bench_with(BufferLimits { packets_per_session: 3, octets: 300, ..BufferLimits::default() });
+    let idle = DownlinkRule { action: Action::Buffer { notify: true }, tunnel: None, ..b.downlink_rule };
+    b.set_downlink(|rule| *rule = idle);
+    for n in 3..6 {
+        let ue = SessionAddress { ipv4: Some(Ipv4Addr::new(10, 45, 0, n)), ipv6_prefix: None };
+        let id = b.upf.tables.add_downlink(ue, n.into()).expect("room");
+        let rule = DownlinkRule { session: n.into(), ..idle };
+        b.upf.change(|tables, released| tables.set_downlink(id, rule, false, released));
+    }
+    for n in [2, 2, 2, 2, 3, 4, 5, 5] {
+        b.upf.receive_n6(&ipv4(SERVER, Ipv4Addr::new(10, 45, 0, n), 80), NOW);
+    }
+    let reported = |session| Event::DownlinkData { session, pdr: 2 };
+    assert_eq!(b.upf.events, [7, 3, 4, 5].map(reported));
+    // The first UE loses one packet at its limit and two to others; the last one finds no room.
+    b.dropped(DropReason::BufferFull, 5);
+    assert_eq!((b.upf.stats.buffered, b.upf.tables.buffered_octets()), (5, 300));
+    // It is reported again after the time that packets wait.
+    assert_eq!(b.upf.tables.expire_buffers(NOW + Duration::from_secs(61)), 3);
+    b.upf.receive_n6(&ipv4(SERVER, Ipv4Addr::new(10, 45, 0, 5), 80), NOW);
+    assert_eq!(b.upf.events[4..], [reported(5)]);
+}
+
 #[test]
 fn new_tunnel_sends_end_marker_to_old() {
     let mut b = bench();
@@ -407,14 +463,19 @@ fn new_tunnel_sends_end_marker_to_old() {
     assert_eq!(kinds[1], Ok((MessageType::GPdu, Teid(0x88))));
 }
 
-#[test]
-fn router_solicitation_is_answered_in_tunnel() {
-    let mut b = bench();
-    // fe80::5 to ff02::2, checksum computed by hand.
+/// Returns a Router Solicitation from fe80::5 to ff02::2, with a checksum computed by hand.
+fn router_solicitation() -> Vec<u8> {
     let mut solicitation = vec![0x60, 0, 0, 0, 0, 8, 58, 255];
     solicitation.extend(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 5).octets());
     solicitation.extend(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2).octets());
     solicitation.extend([133, 0, 0x7d, 0x32, 0, 0, 0, 0]);
+    solicitation
+}
+
+#[test]
+fn router_solicitation_is_answered_in_tunnel() {
+    let mut b = bench();
+    let mut solicitation = router_solicitation();
     b.send_up(&solicitation);
     let (to, datagram) = b.answer();
     let packet = Packet::parse(&datagram).expect("good");
@@ -429,6 +490,36 @@ fn router_solicitation_is_answered_in_tunnel() {
     solicitation[40] = 143;
     b.send_up(&solicitation);
     b.dropped(DropReason::LinkLocal, 1);
+}
+
+#[test]
+fn solicitations_are_limited_by_session() {
+    let mut b = bench();
+    let prefix = Ipv6Addr::from_bits(PREFIX.to_bits() + (1 << 64));
+    let ue = SessionAddress { ipv4: None, ipv6_prefix: Some(prefix) };
+    let other = b.upf.tables.add_uplink(None, UplinkRule { ue, ..b.uplink_rule }).expect("room");
+    let id = b.upf.tables.add_downlink(ue, 8).expect("room");
+    let tunnel = Some(Tunnel { teid: Teid(0x77), address: GNB });
+    let rule = DownlinkRule { session: 8, tunnel, ..b.downlink_rule };
+    b.upf.change(|tables, released| tables.set_downlink(id, rule, false, released));
+    b.upf.n3.clear();
+    for second in 0..3 {
+        let now = NOW + Duration::from_secs(second);
+        let flood = g_pdu(b.teid, None, &router_solicitation());
+        (0..5_000).for_each(|_| b.upf.receive_n3(SocketAddr::new(GNB, 2152), &flood, now));
+        b.upf.receive_n3(SocketAddr::new(GNB, 2152), &g_pdu(other, None, &router_solicitation()), now);
+        let to = |teid| move |sent: &&(SocketAddr, Vec<u8>)| Packet::parse(&sent.1).is_ok_and(|p| p.teid == teid);
+        let answers = [RAN_TEID, Teid(0x77)].map(|teid| b.upf.n3.iter().filter(to(teid)).count());
+        assert_eq!(answers, [4, 1], "second {second}");
+        b.upf.n3.clear();
+    }
+    b.dropped(DropReason::AnswerLimit, 3 * 4_996);
+    // The count leaves the marks of reports alone.
+    b.set_downlink(|rule| rule.action = Action::Buffer { notify: true });
+    (0..3).for_each(|_| b.upf.receive_n6(&ipv4(SERVER, UE, 1), NOW));
+    b.send_up(&router_solicitation());
+    b.upf.receive_n6(&ipv4(SERVER, UE, 1), NOW);
+    assert_eq!(b.upf.events.len(), 1);
 }
 
 #[test]

@@ -23,8 +23,15 @@ use vireo_types::to_displace;
 const CONNECTIONS: usize = 256;
 /// Minimum interval between two log lines about refused peers.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// Maximum of simultaneous requests of one connection.
-const STREAMS: u32 = 1024;
+/// Maximum of simultaneous requests of one connection. A client queues the others. An SMF answers
+/// when the UPF has answered, so that one silent UPF must not use up the requests.
+const STREAMS: u32 = 256;
+/// Maximum size of the headers of a request in bytes.
+const HEADERS_OCTETS: u32 = 8 * 1024;
+/// Idle time after which a connection is probed with a PING frame.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// Maximum time until the answer to the PING frame. The connection is then closed.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Configuration of an endpoint.
 #[derive(Clone, Debug)]
@@ -82,7 +89,7 @@ impl Endpoint {
         let (stop, stopped) = oneshot::channel();
         let Settings { agent, timeout, attempts, nonce, encoding, tls, .. } = settings.clone();
         let client_config = ClientConfig { agent, timeout, attempts, nonce, encoding, tls: tls.clone() };
-        let server = Arc::new(Server::new(Arc::new(handler), timeout * attempts, encoding));
+        let server = Arc::new(Server::new(Arc::new(handler), timeout, attempts, encoding));
         let run = async move {
             tokio::select! {
                 () = client::run(client_config, waiting) => {}
@@ -212,13 +219,17 @@ async fn serve(
     server: Arc<Server>,
     is_known: Arc<AtomicBool>,
 ) {
+    let bodies = server.bodies.for_connection();
     let service = service_fn(move |request| {
         is_known.store(true, Ordering::Relaxed);
-        Arc::clone(&server).serve(request)
+        Arc::clone(&server).serve(request, bodies.clone())
     });
     let served = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
+        .max_header_list_size(HEADERS_OCTETS)
+        .keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service)
         .await;
     if let Err(error) = served {

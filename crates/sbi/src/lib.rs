@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod amf;
+mod body;
 mod client;
 pub mod common;
 mod endpoint;

@@ -3,12 +3,13 @@
 //! The handler receives each request with a reply channel. A repeated request gets the response of
 //! the first one and is not executed again.
 
+use crate::body::{self, BodyMemory};
 use crate::common::ProblemDetails;
 use crate::grpc::{self, Encoding};
 use crate::message::{BODY_OCTETS, Message};
 use crate::reply::{HttpBody, Reply};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Either, Full, Limited};
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use hyper::{Method, Request, Response, StatusCode};
@@ -22,6 +23,8 @@ use tokio::sync::watch;
 const MAX_REPLIES: usize = 16_384;
 /// Lifetime of stored responses, longer than any client repeats a request.
 const REPLY_LIFETIME: Duration = Duration::from_secs(30);
+/// Minimum of the time in which a body arrives: a busy machine needs some.
+const MIN_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum length of an idempotency key in bytes.
 const KEY_OCTETS: usize = 64;
 /// Header with the idempotency key and the repeat flag (TS 29.500 5.2.3.2.18).
@@ -112,21 +115,37 @@ pub(crate) struct Server {
     pub(crate) handler: Handler,
     /// Maximum wait for the handler's reply.
     pub(crate) timeout: Duration,
+    /// Maximum time in which a body arrives.
+    pub(crate) body_timeout: Duration,
     encoding: Encoding,
+    /// Memory of the bodies of all connections.
+    pub(crate) bodies: BodyMemory,
     replies: Mutex<ReplyCache>,
 }
 
 impl Server {
-    pub(crate) fn new(handler: Handler, timeout: Duration, encoding: Encoding) -> Self {
-        Server { handler, timeout, encoding, replies: Mutex::default() }
+    /// `timeout` = maximum wait of a client for a response, for each of its `attempts`.
+    pub(crate) fn new(handler: Handler, timeout: Duration, attempts: u32, encoding: Encoding) -> Self {
+        Server {
+            handler,
+            timeout: timeout * attempts,
+            body_timeout: timeout.max(MIN_BODY_TIMEOUT),
+            encoding,
+            bodies: BodyMemory::new(),
+            replies: Mutex::default(),
+        }
     }
 
-    /// Serves one request.
-    pub(crate) async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<HttpBody>, Infallible> {
+    /// Serves one request of the connection with the memory `bodies`.
+    pub(crate) async fn serve(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        bodies: BodyMemory,
+    ) -> Result<Response<HttpBody>, Infallible> {
         let reply = match (self.encoding, grpc::is_grpc(request.headers())) {
-            (Encoding::Grpc, true) => return Ok(grpc::server::serve(self, request).await.map(Either::Right)),
+            (Encoding::Grpc, true) => return Ok(grpc::server::serve(self, request, bodies).await.map(Either::Right)),
             (Encoding::Json, true) => return Ok(grpc::server::refusal().map(Either::Right)),
-            (Encoding::Json, false) => self.serve_json(request).await,
+            (Encoding::Json, false) => self.serve_json(request, bodies).await,
             (Encoding::Grpc, false) => {
                 let cause = "this function is asked in gRPC: sbi.encoding is the same at all functions";
                 Err(ProblemDetails::new(415, "UNSUPPORTED_MEDIA_TYPE", cause))
@@ -136,14 +155,14 @@ impl Server {
         Ok(response(&reply).map(Either::Left))
     }
 
-    async fn serve_json(&self, request: Request<Incoming>) -> Result<Arc<Reply>, ProblemDetails> {
+    async fn serve_json(&self, request: Request<Incoming>, bodies: BodyMemory) -> Result<Arc<Reply>, ProblemDetails> {
         let (head, body) = request.into_parts();
         if head.method != Method::POST {
             return Err(ProblemDetails::new(405, "METHOD_NOT_ALLOWED", "all operations of this function are POST"));
         }
         let path = head.uri.path().to_owned();
-        let too_long = |_| ProblemDetails::new(413, "PAYLOAD_TOO_LARGE", "the body is too long, or was cut short");
-        let body = Limited::new(body, BODY_OCTETS).collect().await.map_err(too_long)?.to_bytes();
+        let received = body::receive(body, BODY_OCTETS, self.body_timeout, bodies).await;
+        let (body, _reservation) = received.map_err(|error| error.problem())?;
         let media_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let message = Message::decode(media_type, &body).map_err(|e| ProblemDetails::unreadable(&e.to_string()))?;
         self.dispatch(path, message, RequestInfo::from_headers(&head.headers)).await

@@ -1,13 +1,20 @@
 //! Tests of two endpoints, with errors between them.
 
+use bytes::Bytes;
+use hyper::client::conn::http2::SendRequest;
+use hyper::header::CONTENT_TYPE;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::pin::Pin;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use vireo_sbi::common::ProblemDetails;
 use vireo_sbi::smf::{Operation, SM_CONTEXTS, SmContextReleaseData};
 use vireo_sbi::{
-    Client, ClientError, Encoding, Endpoint, IncomingRequest, Message, Outgoing, PartContent, Reply, Settings,
+    Client, ClientError, Encoding, Endpoint, IncomingRequest, Message, Outgoing, PartContent, Reply, Settings, grpc,
 };
 
 const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -145,6 +152,67 @@ fn silent_connections_keep_no_peer_away() {
     assert_eq!(soon(&request(&other.client(), uri.clone(), json(), 1)), Ok(Reply::done()), "a new peer");
     assert_eq!(soon(&request(&client.client(), uri, json(), 1)), Ok(Reply::done()), "a known peer");
     drop(silent);
+}
+
+/// Body with one frame that does not end.
+struct EndlessBody(Option<Bytes>);
+
+impl hyper::body::Body for EndlessBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+        self.0.take().map_or(Poll::Pending, |octets| Poll::Ready(Some(Ok(hyper::body::Frame::data(octets)))))
+    }
+}
+
+/// Sends `count` requests with endless bodies of `octets` octets on one connection. Returns their
+/// HTTP and gRPC statuses.
+fn endless_requests(address: SocketAddr, encoding: Encoding, count: usize, octets: usize) -> Vec<(u16, String)> {
+    let media_type = if encoding == Encoding::Grpc { "application/grpc" } else { "application/json" };
+    let path = if encoding == Encoding::Grpc { grpc::Method::ReleaseSmContext.path() } else { "/x" };
+    let request = || {
+        let request = hyper::Request::post(format!("http://{address}{path}")).header(CONTENT_TYPE, media_type);
+        request.body(EndlessBody(Some(vec![0; octets].into()))).unwrap()
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let stream = TokioIo::new(tokio::net::TcpStream::connect(address).await.unwrap());
+        let (sender, driver) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        tokio::spawn(driver);
+        let answer = |mut sender: SendRequest<EndlessBody>, request| async move {
+            let answer = sender.send_request(request).await.unwrap();
+            let status = answer.headers().get("grpc-status").map_or("", |status| status.to_str().unwrap());
+            (answer.status().as_u16(), status.to_owned())
+        };
+        let mut answers = tokio::task::JoinSet::new();
+        (0..count).for_each(|_| drop(answers.spawn(answer(sender.clone(), request()))));
+        tokio::time::timeout(Duration::from_secs(20), answers.join_all()).await.expect("answers")
+    })
+}
+
+#[test]
+fn endless_bodies_are_limited() {
+    for encoding in ENCODINGS {
+        // Longer than the bodies take to arrive on a loaded machine.
+        let settings = Settings { timeout: Duration::from_secs(3), ..settings_in(encoding) };
+        let server = Endpoint::start(settings, |call| call.reply.send(Reply::done())).unwrap();
+        let answers = endless_requests(server.address(), encoding, 30, 190 * 1024);
+        let count = |http, grpc: &str| answers.iter().filter(|answer| **answer == (http, grpc.to_owned())).count();
+        // 21 bodies have less than 4 MiB.
+        let counts = match encoding {
+            Encoding::Json => (count(408, ""), count(503, "")),
+            Encoding::Grpc => (count(200, "4"), count(200, "14")),
+        };
+        assert_eq!(counts, (21, 9), "{answers:?}");
+        let client = Endpoint::start(settings_in(encoding), |_| {}).unwrap();
+        let (path, message) = release();
+        let uri = format!("http://{}{path}", server.address());
+        assert_eq!(soon(&request(&client.client(), uri, message, 1)), Ok(Reply::done()));
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Constants of the kernel programs, in the layout of `bpf/entry.h`.
 
 use crate::drivers::module::Module;
+use crate::engine::access::table::HashKey;
 use crate::engine::entry::wire;
 use crate::engine::index::{AddressKey, Range};
 use crate::engine::worker_map::WORKERS;
@@ -43,6 +44,7 @@ pub(crate) struct KernelConfig {
     tun: u32,
     own_peer_only: u32,
     isolates: u32,
+    access_key: [u64; 2],
     processors: [[u32; 32]; 2],
 }
 
@@ -50,7 +52,7 @@ pub(crate) struct KernelConfig {
 unsafe impl aya::Pod for KernelConfig {}
 
 const _: () =
-    assert!(size_of::<KernelConfig>() == 2 * RANGES * 32 + 2 * ADDRESSES * 20 + INTERFACES * 8 + 40 + 4 * WORKERS);
+    assert!(size_of::<KernelConfig>() == 2 * RANGES * 32 + 2 * ADDRESSES * 20 + INTERFACES * 8 + 56 + 4 * WORKERS);
 const _: () = assert!(WORKERS == 64);
 
 impl KernelConfig {
@@ -69,6 +71,11 @@ impl KernelConfig {
     /// Sets the checks on G-PDU sources (own peer only) and on packets between isolated UEs.
     pub(crate) fn set_checks(&mut self, own_peer_only: bool, isolates: bool) {
         (self.own_peer_only, self.isolates) = (own_peer_only.into(), isolates.into());
+    }
+
+    /// Sets the key of the address table.
+    pub(crate) fn set_access_key(&mut self, HashKey(key): HashKey) {
+        self.access_key = key;
     }
 
     /// Sets the device that the kernel's routes for UEs use.

@@ -2,12 +2,15 @@
 //!
 //! All of them are sent from the slow path.
 
+use crate::engine::access::table::{self, AddressTable, Bits, SourceEntry};
 use crate::engine::index::DownlinkId;
 use crate::engine::ndp;
-use crate::engine::rate::{Policer, Rate};
+use crate::engine::rate::{Policer, Rate, conforms};
 use crate::engine::rule::{DownlinkRule, Tunnel};
+use crate::sys::shared::Shared;
 use std::net::SocketAddr;
-use vireo_types::Teid;
+use std::sync::atomic::AtomicU64;
+use vireo_types::{Instant, Teid};
 use vireo_wire::gtpu::{self, PduSession};
 
 /// Size of a buffer that holds any answer, in octets.
@@ -51,18 +54,59 @@ pub(crate) fn destination(tunnel: Tunnel) -> SocketAddr {
     SocketAddr::new(tunnel.address, gtpu::PORT)
 }
 
-/// An answer counts as one octet, so this is one answer per millisecond.
-pub(crate) const ANSWERS: Rate = Rate::from_kbps(8);
+/// An answer counts as one octet, so this is one answer per millisecond, after a burst of 3,000.
+const ANSWERS: Rate = Rate::from_kbps(8);
 
-/// Limits of unsolicited answers: 1,000 per second of each kind.
-#[derive(Debug, Default)]
-pub(crate) struct AnswerLimits {
+/// Kind of answers with a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerKind {
     /// Error Indications and Supported Extension Headers Notifications.
-    pub(crate) errors: Policer,
+    Error,
     /// Echo Responses that we send.
-    pub(crate) echoes: Policer,
+    Echo,
     /// Echo Responses of peers, which the control side is notified of.
-    pub(crate) responses: Policer,
-    /// Router and neighbor advertisements.
-    pub(crate) solicitations: Policer,
+    Alive,
+}
+
+const KINDS: usize = 3;
+/// Octets that an answer to an unknown address counts at the limit of this address.
+const UNKNOWN_COST: usize = 8;
+
+// Parts of `AnswerLimits::peers`.
+const PREFIX: usize = table::PLACES;
+const UNKNOWN: usize = PREFIX + table::BUCKETS;
+const PEERS: usize = UNKNOWN + table::BUCKETS;
+
+/// Limits of answers to peers, of each kind.
+///
+/// A known RAN address has 1,000 per second, whatever other addresses send; so has an address in a
+/// RAN prefix. All other addresses together have 1,000 per second, and one of them 125. Addresses
+/// without a slot in the address table share a limit if they have the same bucket, which no sender
+/// can choose.
+#[derive(Debug)]
+pub(crate) struct AnswerLimits {
+    /// By slot number in the address table, by bucket of addresses in RAN prefixes, and by bucket
+    /// of unknown addresses.
+    peers: Shared<[AtomicU64; KINDS]>,
+    /// All unknown addresses together.
+    unknown: [Policer; KINDS],
+}
+
+impl AnswerLimits {
+    pub(crate) fn new() -> Self {
+        AnswerLimits { peers: Shared::private(PEERS), unknown: Default::default() }
+    }
+
+    /// Returns true if an answer to the address is within the limits, and then counts it.
+    pub(crate) fn allow(&self, kind: AnswerKind, to: Bits, table: &AddressTable, now: Instant) -> bool {
+        let kind = kind as usize;
+        let allow = |peer: usize, cost| conforms(&self.peers[peer][kind], ANSWERS, cost, now);
+        match table.source(to) {
+            SourceEntry::Node(place) => allow(place as usize, 1),
+            SourceEntry::Prefix => allow(PREFIX + table.bucket(to), 1),
+            SourceEntry::Unknown => {
+                allow(UNKNOWN + table.bucket(to), UNKNOWN_COST) && self.unknown[kind].allow(ANSWERS, 1, now)
+            }
+        }
+    }
 }

@@ -9,7 +9,7 @@ use crate::engine::datagram::Datagram;
 use crate::engine::event::Event;
 use crate::engine::tables::Tables;
 use crate::engine::tunnel_target::TunnelTarget;
-use crate::engine::verdict::{DownlinkVerdict, UplinkVerdict};
+use crate::engine::verdict::{BufferOutcome, DownlinkVerdict, UplinkVerdict};
 use std::net::SocketAddr;
 use vireo_types::Instant;
 use vireo_wire::gtpu;
@@ -84,14 +84,7 @@ fn finish_uplink(
         UplinkVerdict::Report(event) => {
             let _ = output.event(event);
         }
-        UplinkVerdict::Buffered(id, event) => {
-            stats.buffered += 1;
-            if let Some(event) = event
-                && !output.event(event)
-            {
-                tables.report_data_again(id);
-            }
-        }
+        UplinkVerdict::Buffered(outcome) => finish_buffered(tables, outcome, stats, output),
         UplinkVerdict::Relay { tunnel, marked, packet, uplink } => match answer::g_pdu(tunnel, marked, packet) {
             None => stats.drop(DropReason::InnerMalformed),
             Some((to, relayed)) if output.answer(to, &relayed) => {
@@ -117,6 +110,21 @@ fn finish_uplink(
                 Some(_) => stats.drop(DropReason::N3Send),
             }
         }
+    }
+}
+
+/// Counts a packet that waits for its UE, and reports the first one.
+#[cold]
+fn finish_buffered(tables: &Tables, outcome: BufferOutcome, stats: &mut Stats, output: &mut impl SlowPath) {
+    match outcome.pushed.is_stored {
+        true => stats.buffered += 1,
+        false => stats.drop(DropReason::BufferFull),
+    }
+    stats.drops[DropReason::BufferFull as usize] += u64::from(outcome.pushed.evicted);
+    if let Some(event) = outcome.event
+        && !output.event(event)
+    {
+        tables.report_data_again(outcome.id);
     }
 }
 
@@ -158,14 +166,7 @@ pub(crate) fn downlink(
             }
         }
         (Some(DownlinkVerdict::Drop(reason)), _) => stats.drop(reason),
-        (Some(DownlinkVerdict::Buffered(id, event)), Some(tables)) => {
-            stats.buffered += 1;
-            if let Some(event) = event
-                && !output.event(event)
-            {
-                tables.report_data_again(id);
-            }
-        }
+        (Some(DownlinkVerdict::Buffered(outcome)), Some(tables)) => finish_buffered(tables, outcome, stats, output),
         (None, _) | (_, None) => return PacketAction::Punt,
     }
     PacketAction::Done

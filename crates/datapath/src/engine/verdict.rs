@@ -5,6 +5,7 @@
 //! drivers.
 
 use crate::engine::answer::Answer;
+use crate::engine::buffer::Pushed;
 use crate::engine::counters::DropReason;
 use crate::engine::event::Event;
 use crate::engine::index::{AddressKey, DownlinkId};
@@ -33,12 +34,22 @@ pub(crate) enum UplinkVerdict<'a> {
     Relay { tunnel: Tunnel, marked: Option<PduSession>, packet: &'a [u8], uplink: bool },
     /// Send an End Marker into the tunnel that follows the received one's.
     EndMarker(Tunnel),
-    /// Stored in the buffer of the entry. The event reports the first packet.
-    Buffered(DownlinkId, Option<Event>),
+    /// The packet waits for its UE.
+    Buffered(BufferOutcome),
     /// Hold the datagram until its source address is known, or drop it.
     Hold(Teid),
     /// Drop the packet for this reason.
     Drop(DropReason),
+}
+
+/// Result for a packet that waits for its UE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BufferOutcome {
+    pub(crate) id: DownlinkId,
+    /// Whether the packet is stored, and for which packets of other sessions.
+    pub(crate) pushed: Pushed,
+    /// Report of the first packet. A packet without room is reported too.
+    pub(crate) event: Option<Event>,
 }
 
 /// Result of classifying a packet from N6.
@@ -46,8 +57,8 @@ pub(crate) enum UplinkVerdict<'a> {
 pub(crate) enum DownlinkVerdict {
     /// Send `octets` octets of user packet into the tunnel.
     Forward { target: TunnelTarget, octets: usize },
-    /// Stored in the buffer of the entry. The event reports the first packet.
-    Buffered(DownlinkId, Option<Event>),
+    /// The packet waits for its UE.
+    Buffered(BufferOutcome),
     /// Drop the packet for this reason.
     Drop(DropReason),
 }

@@ -317,7 +317,7 @@ pub fn decode_problem(code: Code, words: &str, details: &[u8]) -> Result<Reply, 
 
 /// HTTP status codes and the equivalent gRPC codes. Each list entry is the first match in its
 /// direction.
-const CODES: [(u16, Code); 12] = [
+const CODES: [(u16, Code); 13] = [
     (400, Code::InvalidArgument),
     (401, Code::Unauthenticated),
     (403, Code::PermissionDenied),
@@ -330,6 +330,7 @@ const CODES: [(u16, Code); 12] = [
     (501, Code::Unimplemented),
     (503, Code::Unavailable),
     (504, Code::DeadlineExceeded),
+    (408, Code::DeadlineExceeded),
 ];
 
 fn code(status: u16) -> Code {

@@ -2,11 +2,13 @@
 
 use super::codec::Octets;
 use super::{GrpcError, GrpcStatus, Method};
+use crate::body::{self, BodyMemory};
 use crate::common::ProblemDetails;
 use crate::message::BODY_OCTETS;
 use crate::reply::Reply;
 use crate::server::{RequestInfo, Server};
 use bytes::Bytes;
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use std::pin::Pin;
@@ -20,12 +22,26 @@ const DETAILS_OCTETS: usize = 32 * 1024;
 /// headers.
 pub(crate) const HEADERS_OCTETS: u32 = 64 * 1024;
 
-/// Serves one request.
-pub(crate) async fn serve(server: Arc<Server>, request: Request<Incoming>) -> Response<tonic::body::Body> {
+/// Octets before a message: compression flag and length.
+const PREFIX_OCTETS: usize = 5;
+
+/// Serves one request of the connection with the memory `bodies`.
+pub(crate) async fn serve(
+    server: Arc<Server>,
+    request: Request<Incoming>,
+    bodies: BodyMemory,
+) -> Response<tonic::body::Body> {
     let Some(method) = Method::from_path(request.uri().path()) else {
         return Status::unimplemented("this function has no such operation").into_http();
     };
     let info = RequestInfo::from_headers(request.headers());
+    let (head, body) = request.into_parts();
+    let received = body::receive(body, PREFIX_OCTETS + BODY_OCTETS, server.body_timeout, bodies).await;
+    let (body, _reservation) = match received {
+        Ok(received) => received,
+        Err(error) => return problem(&Reply::problem(&error.problem())).into_http(),
+    };
+    let request = Request::from_parts(head, Full::new(body));
     let mut grpc = Grpc::new(Octets).max_decoding_message_size(BODY_OCTETS);
     grpc.unary(Operation { server, method, info: Some(info) }, request).await
 }
@@ -61,14 +77,24 @@ impl UnaryService<Bytes> for Operation {
 }
 
 fn answer(method: Method, reply: &Reply) -> Result<tonic::Response<Vec<u8>>, Status> {
-    // A response that cannot be encoded is an error of this process.
-    let not_encodable = |cause: GrpcError| Status::internal(format!("the answer cannot be said: {cause}"));
-    if reply.is_success() {
-        return super::encode_response(method, reply).map(tonic::Response::new).map_err(not_encodable);
+    match reply.is_success() {
+        true => super::encode_response(method, reply).map(tonic::Response::new).map_err(|cause| not_encodable(&cause)),
+        false => Err(problem(reply)),
     }
-    let GrpcStatus { code, message, details } = super::encode_problem(reply).map_err(not_encodable)?;
-    if details.len() > DETAILS_OCTETS {
-        return Err(Status::new(Code::Internal, "the answer is too long"));
+}
+
+/// Returns the status of an error response.
+fn problem(reply: &Reply) -> Status {
+    match super::encode_problem(reply) {
+        Ok(GrpcStatus { details, .. }) if details.len() > DETAILS_OCTETS => {
+            Status::new(Code::Internal, "the answer is too long")
+        }
+        Ok(GrpcStatus { code, message, details }) => Status::with_details(code, message, details.into()),
+        Err(cause) => not_encodable(&cause),
     }
-    Err(Status::with_details(code, message, details.into()))
+}
+
+/// Returns the status if a response cannot be encoded, which is an error of this process.
+fn not_encodable(cause: &GrpcError) -> Status {
+    Status::internal(format!("the answer cannot be said: {cause}"))
 }

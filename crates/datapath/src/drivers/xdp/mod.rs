@@ -16,7 +16,7 @@ pub(crate) use counters::KernelCounters;
 use crate::drivers::bpf::{Aligned, errno, not_attached, refused};
 use crate::drivers::kernel_config::KernelConfig;
 use crate::drivers::slice_steering;
-use crate::engine::access::table;
+use crate::engine::access::table::{self, HashKey};
 use crate::engine::flow_rules::cells;
 use crate::engine::index;
 use crate::engine::limits::Limits;
@@ -139,6 +139,8 @@ impl Xdp {
         constants.set_modules(&config.modules, &interfaces)?;
         constants.set_processors(processors);
         constants.set_checks(limits.own_peer_only, pools.iter().any(|pool| pool.isolated));
+        let access_key = HashKey::random();
+        constants.set_access_key(access_key);
         if nat {
             if !config.next_hops.is_empty() || config.modules.iter().any(|module| !module.next_hops.is_empty()) {
                 return Err(StartError::XdpNatNextHop);
@@ -177,6 +179,7 @@ impl Xdp {
             worker_slots: Shared::private(0),
             access: mapped(&bpf, "access", table::LINES)?,
         };
+        access_key.store(&memory.access);
         let found = LookupMaps { foreign: take_map(&mut bpf, "foreign")?, framed: take_map(&mut bpf, "framed")? };
         let counted = take_map(&mut bpf, "counted")?;
         let mut tables = Tables::over(memory, ranges, pools, limits, Some(Box::new(found)));

@@ -101,6 +101,11 @@ impl Entry {
     fn is_used(&self) -> bool {
         self.nodes > 0 || self.tunnels > 0
     }
+
+    /// Returns true if only an earlier use as RAN node keeps the address in the table.
+    fn is_evictable(&self) -> bool {
+        self.ran && !self.is_used() && self.configured == 0 && !self.local && self.control_planes == 0
+    }
 }
 
 /// Rounds of [`KnownAddresses::age`], one a second, that a RAN node's address is kept after its
@@ -260,13 +265,27 @@ impl KnownAddresses {
         let entry = self.entries.entry(address).or_default();
         let before = entry.flags();
         change(entry);
-        let flags = entry.flags();
-        if flags != before && !checks.table.set(Bits::from_address(address), flags) {
+        let (flags, is_used) = (entry.flags(), entry.is_used());
+        if flags != before && !self.set_flags(address, flags, checks) {
             self.left_out += 1;
         }
-        if flags == 0 && !entry.is_used() {
+        if flags == 0 && !is_used {
             self.entries.remove(&address);
         }
+    }
+
+    /// Sets the flags of an address in the table. If its buckets are full, evicts the RAN node
+    /// address among them that was unused for longest. Returns false if all are in use.
+    fn set_flags(&mut self, address: IpAddr, flags: u32, checks: &Checks) -> bool {
+        let bits = Bits::from_address(address);
+        if checks.table.set(bits, flags) {
+            return true;
+        }
+        let entries = checks.table.neighbours(bits).filter_map(|other| Some((other, self.entries.get(&other)?)));
+        let idle = entries.filter(|(_, entry)| entry.is_evictable());
+        let Some((oldest, _)) = idle.min_by_key(|(_, entry)| entry.unused_since) else { return false };
+        self.forget(oldest, checks);
+        checks.table.set(bits, flags)
     }
 
     /// Returns true if there is room for one more address. Evicts the RAN node address unused for
@@ -275,7 +294,7 @@ impl KnownAddresses {
         if self.entries.len() < ADDRESSES {
             return true;
         }
-        let idle = self.entries.iter().filter(|(_, entry)| entry.ran && !entry.is_used());
+        let idle = self.entries.iter().filter(|(_, entry)| entry.is_evictable());
         let Some(oldest) = idle.min_by_key(|(_, entry)| entry.unused_since).map(|(address, _)| *address) else {
             return false;
         };
@@ -341,9 +360,13 @@ fn is_single(network: &Network) -> bool {
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
+    use table::{HashKey, SEARCHED};
 
     fn checks() -> Checks {
-        Checks::over(Shared::private(table::LINES), false)
+        let lines = Shared::private(table::LINES);
+        // All addresses find a slot with this key.
+        HashKey([0x9e37_79b9_7f4a_7c15, 0x94d0_49bb_1331_11eb]).store(&lines);
+        Checks::over(lines, false)
     }
 
     fn ip(text: &str) -> IpAddr {
@@ -468,5 +491,29 @@ mod tests {
         known.begin(ip("192.0.2.9"), Use::Tunnel, &checks);
         assert!(is_known(&checks, "192.0.2.9") && is_known(&checks, "10.0.0.3") && !is_known(&checks, "10.0.0.7"));
         assert_eq!(known.nodes(), ADDRESSES);
+    }
+
+    #[test]
+    fn full_buckets_evict_longest_unused_address() {
+        let (checks, mut known) = (checks(), KnownAddresses::default());
+        let address = |n: u32| IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + n));
+        let bucket = |address: &IpAddr| checks.table.bucket(Bits::from_address(*address));
+        let first = bucket(&address(0));
+        // As many as its buckets hold, and two more.
+        let chosen: Vec<IpAddr> =
+            (0..).map(address).filter(|other| bucket(other) == first).take(SEARCHED + 2).collect();
+        for address in &chosen[..=SEARCHED] {
+            known.begin(*address, Use::Tunnel, &checks);
+        }
+        let is_known = |n: usize| is_known(&checks, &chosen[n].to_string());
+        assert!((0..SEARCHED).all(is_known));
+        assert_eq!((is_known(SEARCHED), known.left_out), (false, 1), "all are in use");
+        for n in [5, 3] {
+            known.end(chosen[n], Use::Tunnel, &checks);
+            known.age(&checks);
+        }
+        known.begin(chosen[SEARCHED + 1], Use::Tunnel, &checks);
+        assert!(is_known(SEARCHED + 1) && is_known(3) && !is_known(5));
+        assert_eq!(known.left_out, 1);
     }
 }

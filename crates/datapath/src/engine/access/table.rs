@@ -1,7 +1,8 @@
 //! Address table of the access checks, which workers and the kernel program read without a lock.
 //!
 //! `bpf/access.h` has the same layout. An address is in a bucket of one cache line, or in one of
-//! the next if that is full. A prefix is in a short list, which is searched only for addresses that
+//! the next if that is full. The hash has a random key ([`HashKey`]), so that no peer can choose
+//! addresses of one bucket. A prefix is in a short list, which is searched only for addresses that
 //! share its first 16 bits. So an address that is in neither costs two bit tests.
 //!
 //! There is one writer. A slot is never emptied: its flags become 0, and another address may reuse
@@ -9,7 +10,8 @@
 
 use crate::network::Network;
 use crate::sys::shared::Shared;
-use std::net::IpAddr;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -22,24 +24,30 @@ pub(crate) const PROTECTED: u32 = 1;
 pub(crate) const RAN: u32 = 2;
 
 // Layout in lines: `bpf/access.h`.
-const BUCKETS: usize = 8192;
+pub(crate) const BUCKETS: usize = 8192;
 const OCCUPIED: usize = BUCKETS;
 const SHARED_V4: usize = OCCUPIED + BUCKETS / BITS;
 const SHARED_V6: usize = SHARED_V4 + (1 << 16) / BITS;
 const PREFIX: usize = SHARED_V6 + (1 << 16) / BITS;
 const COUNT: usize = PREFIX + PREFIXES;
-/// Number of lines of the table.
+/// Number of lines of the table. The last one has the number of prefixes and the key of the hash.
 pub(crate) const LINES: usize = COUNT + 1;
 
 /// Bits of a line.
 const BITS: usize = 512;
 /// Addresses in one bucket.
 const SLOTS: usize = 3;
+/// Upper bound of slot numbers ([`SourceEntry::Node`]).
+pub(crate) const PLACES: usize = BUCKETS * SLOTS + 1;
 /// Maximum number of buckets searched for an address.
-const PROBES: usize = 4;
+const PROBES: usize = 8;
+/// Maximum number of slots searched for an address.
+#[cfg(test)]
+pub(crate) const SEARCHED: usize = PROBES * SLOTS;
 /// Maximum number of prefixes.
 pub(crate) const PREFIXES: usize = 64;
-/// Maximum number of addresses. Even with half as many buckets all of them would find a slot.
+/// Maximum number of addresses. All of them find a slot with 999 of 1,000 keys; with the others one
+/// address does not.
 pub(crate) const ADDRESSES: usize = BUCKETS;
 
 /// An address in the form of the table: IPv4 addresses are mapped (RFC 4291 2.5.5.2).
@@ -71,11 +79,11 @@ impl Bits {
         }
     }
 
-    #[inline]
-    fn bucket(self) -> usize {
-        const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
-        const SECOND: u64 = 0xbf58_476d_1ce4_e5b9;
-        ((self.high.wrapping_mul(FIRST) ^ self.low).wrapping_mul(SECOND) >> (64 - BUCKETS.ilog2())) as usize
+    fn to_address(self) -> IpAddr {
+        match self.is_v4() {
+            true => Ipv4Addr::from_bits(self.low as u32).into(),
+            false => Ipv6Addr::from_bits(u128::from(self.high) << 64 | u128::from(self.low)).into(),
+        }
     }
 
     #[inline]
@@ -93,6 +101,40 @@ impl Bits {
     }
 }
 
+/// Key of the hash that selects the bucket of an address: two random odd numbers. The memory of the
+/// table holds it for all processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HashKey(pub(crate) [u64; 2]);
+
+impl HashKey {
+    pub(crate) fn random() -> Self {
+        let random = RandomState::new();
+        HashKey([0, 1].map(|n| random.hash_one(n) | 1))
+    }
+
+    /// Stores the key in the memory of a table.
+    pub(crate) fn store(self, lines: &Shared<Line>) -> Self {
+        let words = &lines[COUNT][1..];
+        words.iter().zip(self.0).for_each(|(word, key)| word.store(key, Release));
+        self
+    }
+
+    /// Returns the key in the memory of a table. `None` = the memory is new.
+    fn stored(lines: &Shared<Line>) -> Option<Self> {
+        let key = [1, 2].map(|word| lines[COUNT][word].load(Acquire));
+        (key != [0, 0]).then_some(HashKey(key))
+    }
+
+    /// Returns the bucket of an address. `bucket_of` of `bpf/access.h` is the same.
+    #[inline]
+    fn bucket(self, Bits { high, low }: Bits) -> usize {
+        const LAST: u64 = 0xbf58_476d_1ce4_e5b9;
+        let HashKey([first, second]) = self;
+        let hash = (high.wrapping_mul(first) ^ low).wrapping_mul(second);
+        ((hash ^ hash >> 32).wrapping_mul(LAST) >> (64 - BUCKETS.ilog2())) as usize
+    }
+}
+
 /// Result of looking up the source of a G-PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SourceEntry {
@@ -106,17 +148,27 @@ pub(crate) enum SourceEntry {
 
 /// The address table; see the Rust module.
 #[derive(Debug)]
-pub(crate) struct AddressTable(Shared<Line>);
+pub(crate) struct AddressTable {
+    lines: Shared<Line>,
+    key: HashKey,
+}
 
 impl AddressTable {
-    /// Creates the table in memory of [`LINES`] lines.
+    /// Creates the table in memory of [`LINES`] lines, or maps one of another process.
     pub(crate) fn over(lines: Shared<Line>) -> Self {
-        AddressTable(lines)
+        let key = HashKey::stored(&lines).unwrap_or_else(|| HashKey::random().store(&lines));
+        AddressTable { lines, key }
+    }
+
+    /// Returns the first bucket in which an address is searched.
+    #[inline]
+    pub(crate) fn bucket(&self, address: Bits) -> usize {
+        self.key.bucket(address)
     }
 
     #[inline]
     fn word(&self, line: usize, word: usize) -> Option<&AtomicU64> {
-        self.0.get(line)?.get(word)
+        self.lines.get(line)?.get(word)
     }
 
     #[inline]
@@ -129,7 +181,7 @@ impl AddressTable {
     #[inline]
     pub(crate) fn is_protected(&self, to: Bits) -> bool {
         let (family, bit) = to.shared();
-        if !self.bit(OCCUPIED, to.bucket()) && !self.bit(family, bit) {
+        if !self.bit(OCCUPIED, self.bucket(to)) && !self.bit(family, bit) {
             return false;
         }
         self.looks_protected(to)
@@ -161,9 +213,9 @@ impl AddressTable {
     /// Returns the slot number of an address, from 1, and its flags.
     #[inline]
     fn find(&self, address: Bits) -> Option<(u32, u32)> {
-        let mut bucket = address.bucket();
+        let mut bucket = self.bucket(address);
         for _ in 0..PROBES {
-            let line = self.0.get(bucket)?;
+            let line = self.lines.get(bucket)?;
             for slot in 0..SLOTS {
                 let (high, low) = (line[2 * slot].load(Acquire), line[2 * slot + 1].load(Acquire));
                 if high == address.high && low == address.low {
@@ -182,7 +234,7 @@ impl AddressTable {
     #[cold]
     fn prefix_flags(&self, address: Bits) -> u32 {
         let count = self.word(COUNT, 0).map_or(0, |count| count.load(Acquire)) as usize;
-        let lines = (0..count.min(PREFIXES)).filter_map(|n| self.0.get(PREFIX + n));
+        let lines = (0..count.min(PREFIXES)).filter_map(|n| self.lines.get(PREFIX + n));
         let has = |line: &&Line| {
             let [high, low, high_mask, low_mask, _, v4, ..] = line;
             v4.load(Acquire) == u64::from(address.is_v4())
@@ -192,12 +244,16 @@ impl AddressTable {
         lines.filter(has).fold(0, |flags, line| flags | line[4].load(Acquire) as u32)
     }
 
-    /// Sets the flags of an address. 0 removes it. Returns false if no slot is free.
+    /// Sets the flags of an address. 0 removes it. Returns false if no slot is free. The
+    /// unspecified address is not stored: it marks free slots.
     pub(crate) fn set(&self, address: Bits, flags: u32) -> bool {
+        if address.high | address.low == 0 {
+            return true;
+        }
         let mut free = None;
-        let mut bucket = address.bucket();
+        let mut bucket = self.bucket(address);
         'search: for _ in 0..PROBES {
-            let Some(line) = self.0.get(bucket) else { return false };
+            let Some(line) = self.lines.get(bucket) else { return false };
             for slot in 0..SLOTS {
                 let now = [2 * slot, 2 * slot + 1].map(|word| line[word].load(Relaxed));
                 if now == [address.high, address.low] {
@@ -218,12 +274,20 @@ impl AddressTable {
             return true;
         }
         let Some((bucket, slot)) = free else { return false };
-        let line = &self.0[bucket];
+        let line = &self.lines[bucket];
         line[2 * slot].store(address.high, Release);
         line[2 * slot + 1].store(address.low, Release);
         Self::set_flags(line, slot, flags);
-        self.mark(OCCUPIED, address.bucket());
+        self.mark(OCCUPIED, self.bucket(address));
         true
+    }
+
+    /// Returns the addresses in the buckets in which an address is searched.
+    pub(crate) fn neighbours(&self, address: Bits) -> impl Iterator<Item = IpAddr> {
+        let first = self.bucket(address);
+        let lines = (0..PROBES).filter_map(move |n| self.lines.get((first + n) % BUCKETS));
+        let slots = lines.flat_map(|line| (0..SLOTS).map(move |slot| (&line[2 * slot], &line[2 * slot + 1])));
+        slots.map(|(high, low)| Bits { high: high.load(Relaxed), low: low.load(Relaxed) }.to_address())
     }
 
     fn set_flags(line: &Line, slot: usize, flags: u32) {
@@ -245,7 +309,7 @@ impl AddressTable {
         let prefixes = &prefixes[..prefixes.len().min(PREFIXES)];
         for (n, (network, flags)) in prefixes.iter().enumerate() {
             let (value, mask) = masked(*network);
-            let line = &self.0[PREFIX + n];
+            let line = &self.lines[PREFIX + n];
             let v4 = u64::from(network.address.is_ipv4());
             let words = [value.high, value.low, mask.high, mask.low, u64::from(*flags), v4];
             if line.iter().zip(words).any(|(word, new)| word.load(Relaxed) != new) {
@@ -260,9 +324,9 @@ impl AddressTable {
             }
         }
         // Bits are set before the count that needs them, and cleared after it.
-        let all = || (SHARED_V4..PREFIX).flat_map(|line| self.0[line].iter()).zip(&bits);
+        let all = || (SHARED_V4..PREFIX).flat_map(|line| self.lines[line].iter()).zip(&bits);
         all().for_each(|(word, bits)| word.store(word.load(Relaxed) | bits, Release));
-        self.0[COUNT][0].store(prefixes.len() as u64, Release);
+        self.lines[COUNT][0].store(prefixes.len() as u64, Release);
         all().for_each(|(word, bits)| word.store(*bits, Release));
     }
 }
@@ -349,7 +413,9 @@ mod tests {
 
     #[test]
     fn as_many_addresses_as_are_allowed_find_a_place() {
-        let table = table();
+        let lines = Shared::private(LINES);
+        HashKey([0x9e37_79b9_7f4a_7c15, 0x94d0_49bb_1331_11eb]).store(&lines);
+        let table = AddressTable::over(lines);
         let address = |n: u32| Bits::from_address(Ipv4Addr::from_bits(0x0a00_0000 + n).into());
         assert!((0..ADDRESSES as u32).all(|n| table.set(address(n), RAN)));
         assert!((0..ADDRESSES as u32).all(|n| matches!(table.source(address(n)), SourceEntry::Node(_))));
@@ -360,6 +426,20 @@ mod tests {
                 assert!(table.set(address(round * 10_000 + n), RAN), "round {round}, {n}");
             }
         }
+    }
+
+    /// Addresses of one bucket of a table are in different buckets after the next start.
+    #[test]
+    fn buckets_cannot_be_chosen() {
+        let (known, other) = (table(), table());
+        let address = |n: u32| Bits::from_address(Ipv4Addr::from_bits(0x0a00_0000 + n).into());
+        let bucket = known.bucket(address(0));
+        let chosen: Vec<Bits> =
+            (0..).map(address).filter(|bits| known.bucket(*bits) == bucket).take(SEARCHED + 1).collect();
+        let fit = |table: &AddressTable| chosen.iter().filter(|bits| table.set(**bits, RAN)).count();
+        assert_eq!((fit(&known), fit(&other)), (SEARCHED, chosen.len()));
+        let mapped = AddressTable::over(known.lines);
+        assert_eq!((mapped.key, mapped.key == other.key), (known.key, false), "that of the memory");
     }
 
     proptest! {

@@ -351,7 +351,7 @@ pub(crate) struct DownlinkEntry {
     sequence: SeqLock,
     flags: AtomicU32,
     teid: AtomicU32,
-    /// Bits [`DATA`] and [`TUNNEL_ERROR`].
+    /// Bits [`DATA`] and [`TUNNEL_ERROR`], and the count of [`DownlinkEntry::allow_advertisement`].
     reported: AtomicU32,
     /// Address of the tunnel in network byte order. An IPv4 address uses the first four octets.
     address: [AtomicU64; 2],
@@ -364,6 +364,17 @@ pub(crate) struct DownlinkEntry {
 pub(crate) const DATA: u32 = 1;
 /// An error of the tunnel was reported.
 pub(crate) const TUNNEL_ERROR: u32 = 2;
+
+/// Bits below the count of advertisements in `reported`.
+const REPORTED: u32 = DATA | TUNNEL_ERROR;
+/// Position of 3 bits: advertisements in the last second that had any.
+const ADVERTISED_SHIFT: u32 = 2;
+const ADVERTISED: u32 = 7;
+/// Position of the other bits: number of this second.
+const SECOND_SHIFT: u32 = 5;
+/// Maximum advertisements that a UE can solicit in one second: a host repeats a solicitation after
+/// 1 s or more (RFC 4861 10).
+const ADVERTISEMENTS_PER_SECOND: u32 = 4;
 
 const ACTION: u32 = 3;
 pub(crate) const ACTION_DROP: u32 = 0;
@@ -539,6 +550,19 @@ impl DownlinkEntry {
     /// Marks `what` as reported. Returns false if it was marked already.
     pub(crate) fn report_once(&self, what: u32) -> bool {
         self.reported.fetch_or(what, Relaxed) & what == 0
+    }
+
+    /// Returns true if the UE can be sent one more solicited advertisement in this second, and
+    /// counts it.
+    pub(crate) fn allow_advertisement(&self, now: Instant) -> bool {
+        let second = ((now.as_micros() / 1_000_000) as u32) << SECOND_SHIFT;
+        let next = |word: u32| {
+            let is_same = word >> SECOND_SHIFT == second >> SECOND_SHIFT;
+            let count = if is_same { word >> ADVERTISED_SHIFT & ADVERTISED } else { 0 };
+            let next = word & REPORTED | (count + 1) << ADVERTISED_SHIFT | second;
+            (count < ADVERTISEMENTS_PER_SECOND).then_some(next)
+        };
+        self.reported.fetch_update(Relaxed, Relaxed, next).is_ok()
     }
 
     pub(crate) fn is_reported(&self, what: u32) -> bool {

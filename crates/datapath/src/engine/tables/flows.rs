@@ -12,7 +12,7 @@ use crate::engine::index::DownlinkId;
 use crate::engine::inner::Inner;
 use crate::engine::rule::Tunnel;
 use crate::engine::tunnel_target::TunnelTarget;
-use crate::engine::verdict::{DownlinkVerdict, UplinkVerdict, outward};
+use crate::engine::verdict::{BufferOutcome, DownlinkVerdict, UplinkVerdict, outward};
 use crate::network::Network;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -253,10 +253,7 @@ impl Tables {
             },
             // Buffered packets are released towards the UE.
             (Target::Buffer { notify }, Some(id)) if !rule.uplink => {
-                match self.buffer_by_flows(id, table.session, rule.pdr, notify, octets, now) {
-                    Ok(event) => UplinkVerdict::Buffered(id, event),
-                    Err(reason) => UplinkVerdict::Drop(reason),
-                }
+                UplinkVerdict::Buffered(self.buffer_by_flows(id, table.session, rule.pdr, notify, octets, now))
             }
             _ => UplinkVerdict::Drop(DropReason::Action),
         }
@@ -302,10 +299,9 @@ impl Tables {
                 let target = TunnelTarget::new(tunnel, marking.container(None));
                 DownlinkVerdict::Forward { target, octets: packet.len() }
             }
-            Target::Buffer { notify } => match self.buffer_by_flows(id, table.session, rule.pdr, notify, packet, now) {
-                Ok(event) => DownlinkVerdict::Buffered(id, event),
-                Err(reason) => DownlinkVerdict::Drop(reason),
-            },
+            Target::Buffer { notify } => {
+                DownlinkVerdict::Buffered(self.buffer_by_flows(id, table.session, rule.pdr, notify, packet, now))
+            }
             Target::Drop | Target::DataNetwork => DownlinkVerdict::Drop(DropReason::Action),
         }
     }
@@ -318,11 +314,9 @@ impl Tables {
         notify: bool,
         packet: &[u8],
         now: Instant,
-    ) -> Result<Option<Event>, DropReason> {
-        if !self.buffers().push(id.0, packet, now) {
-            return Err(DropReason::BufferFull);
-        }
+    ) -> BufferOutcome {
+        let pushed = self.buffers().push(id.0, packet, now);
         let first = notify && self.downlink(id).report_once(DATA);
-        Ok(first.then_some(Event::DownlinkData { session, pdr }))
+        BufferOutcome { id, pushed, event: first.then_some(Event::DownlinkData { session, pdr }) }
     }
 }

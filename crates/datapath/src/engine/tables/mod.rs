@@ -131,7 +131,7 @@ impl Tables {
             worker_map: WorkerMap::default(),
             hot,
             advertiser,
-            answer_limits: AnswerLimits::default(),
+            answer_limits: AnswerLimits::new(),
             restoring: limits.restoring,
         }
     }

@@ -1,16 +1,16 @@
 //! Classification by the locked tables: every packet that the fast path leaves.
 
 use super::Tables;
-use crate::engine::answer::{ANSWERS, Answer};
+use crate::engine::access::table::Bits;
+use crate::engine::answer::{Answer, AnswerKind};
 use crate::engine::counters::DropReason;
 use crate::engine::entry::{DATA, TUNNEL_ERROR, UplinkEntry, passes_watched_multiple};
 use crate::engine::event::{Event, PendingNotification};
 use crate::engine::index::{AddressKey, DownlinkId, address_keys};
 use crate::engine::inner::Inner;
 use crate::engine::ndp;
-use crate::engine::rate::Policer;
 use crate::engine::rule::{DownlinkRule, Tunnel};
-use crate::engine::verdict::{DownlinkVerdict, NotForwarded, UplinkVerdict, inward, outward};
+use crate::engine::verdict::{BufferOutcome, DownlinkVerdict, NotForwarded, UplinkVerdict, inward, outward};
 use std::net::{IpAddr, Ipv6Addr};
 use vireo_types::{Instant, SessionAddress};
 use vireo_wire::gtpu::{MessageType, Packet, ParseError, error_indication};
@@ -45,12 +45,10 @@ impl Tables {
                 MessageType::GPdu => self.g_pdu(from, &packet, now, notify),
                 MessageType::EchoRequest => {
                     let answer = packet.sequence.map(|sequence| Answer::Echo { sequence });
-                    self.limited(&self.answer_limits.echoes, answer, now)
+                    self.limited(AnswerKind::Echo, from, answer, now)
                 }
                 MessageType::ErrorIndication => self.tunnel_error(from, packet.payload),
-                MessageType::EchoResponse if self.answer_limits.responses.allow(ANSWERS, 1, now) => {
-                    UplinkVerdict::Alive
-                }
+                MessageType::EchoResponse if self.may_answer(AnswerKind::Alive, from, now) => UplinkVerdict::Alive,
                 MessageType::EndMarker => self.end_marker_by_flows(from, packet.teid),
                 MessageType::EchoResponse | MessageType::SupportedExtensionHeadersNotification => {
                     UplinkVerdict::Nothing
@@ -58,7 +56,7 @@ impl Tables {
                 MessageType::Other(_) => UplinkVerdict::Drop(DropReason::Unexpected),
             },
             Err(ParseError::Unsupported(_)) => {
-                match self.limited(&self.answer_limits.errors, Some(Answer::ExtensionHeader), now) {
+                match self.limited(AnswerKind::Error, from, Some(Answer::ExtensionHeader), now) {
                     UplinkVerdict::Drop(_) => UplinkVerdict::Drop(DropReason::ExtensionHeader),
                     answer => answer,
                 }
@@ -79,7 +77,7 @@ impl Tables {
             if self.restoring {
                 return UplinkVerdict::Drop(DropReason::UnknownTeid);
             }
-            return match self.limited(&self.answer_limits.errors, Some(Answer::UnknownTunnel(packet.teid)), now) {
+            return match self.limited(AnswerKind::Error, from, Some(Answer::UnknownTunnel(packet.teid)), now) {
                 UplinkVerdict::Drop(_) => UplinkVerdict::Drop(DropReason::UnknownTeid),
                 answer => answer,
             };
@@ -156,9 +154,10 @@ impl Tables {
     fn answer_solicitation(&self, prefix: Option<Ipv6Addr>, packet: &[u8], now: Instant) -> UplinkVerdict<'static> {
         let found = prefix.and_then(|prefix| self.find_downlink(AddressKey::V6((prefix.to_bits() >> 64) as u64)));
         match (ndp::solicitation(packet), found) {
-            (Some(solicitation), Some(id)) => {
-                self.limited(&self.answer_limits.solicitations, Some(Answer::Router(id, solicitation)), now)
+            (Some(solicitation), Some(id)) if self.downlink(id).allow_advertisement(now) => {
+                UplinkVerdict::Answer(Answer::Router(id, solicitation))
             }
+            (Some(_), Some(_)) => UplinkVerdict::Drop(DropReason::AnswerLimit),
             _ => UplinkVerdict::Drop(DropReason::LinkLocal),
         }
     }
@@ -181,10 +180,15 @@ impl Tables {
     }
 
     #[cold]
-    fn limited(&self, limit: &Policer, answer: Option<Answer>, now: Instant) -> UplinkVerdict<'static> {
+    fn may_answer(&self, kind: AnswerKind, to: IpAddr, now: Instant) -> bool {
+        self.answer_limits.allow(kind, Bits::from_address(to), &self.arrays().checks.table, now)
+    }
+
+    #[cold]
+    fn limited(&self, kind: AnswerKind, to: IpAddr, answer: Option<Answer>, now: Instant) -> UplinkVerdict<'static> {
         match answer {
             None => UplinkVerdict::Drop(DropReason::Malformed),
-            Some(answer) if limit.allow(ANSWERS, 1, now) => UplinkVerdict::Answer(answer),
+            Some(answer) if self.may_answer(kind, to, now) => UplinkVerdict::Answer(answer),
             Some(_) => UplinkVerdict::Drop(DropReason::AnswerLimit),
         }
     }
@@ -244,10 +248,8 @@ impl Tables {
         if !record.conforms(rule.mbr, packet.len(), now) {
             return DownlinkVerdict::Drop(DropReason::RateExceeded);
         }
-        if !self.buffers().push(id.0, packet, now) {
-            return DownlinkVerdict::Drop(DropReason::BufferFull);
-        }
-        if !record.is_uncounted() {
+        let pushed = self.buffers().push(id.0, packet, now);
+        if pushed.is_stored && !record.is_uncounted() {
             let before = record.state.count(packet.len());
             if passes_watched_multiple(record.watch(), before, packet.len()) {
                 notify(Event::Volume { session: rule.session });
@@ -255,6 +257,6 @@ impl Tables {
         }
         let event =
             (nocp && record.report_once(DATA)).then_some(Event::DownlinkData { session: rule.session, pdr: rule.pdr });
-        DownlinkVerdict::Buffered(id, event)
+        DownlinkVerdict::Buffered(BufferOutcome { id, pushed, event })
     }
 }
