@@ -115,7 +115,7 @@ fn replaced_session_is_released_at_gnb_first() {
 
 /// The gNB would refuse a second set-up (TS 38.413 8.2.1.4).
 #[test]
-fn user_plane_that_is_up_is_not_set_up_again() {
+fn active_user_plane_is_not_set_up_again() {
     let mut lab = Lab::new();
     lab.register();
     lab.session(5);

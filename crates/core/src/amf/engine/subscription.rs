@@ -7,8 +7,7 @@
 use super::{change_ambr, deregister};
 use crate::amf::access;
 use crate::amf::context::{RanContext, Registration};
-use crate::amf::procedures::common::{areas, moves, user_plane};
-use crate::amf::procedures::registration::slices;
+use crate::amf::procedures::common::{areas, configured_nssai, moves, user_plane};
 use crate::smf::{self, Input, SmContext, Stage};
 use crate::step::{Kind, Note, StepContext};
 use crate::subscription::{AreaRestrictions, Subscription};
@@ -35,7 +34,7 @@ pub(super) fn apply_change(ctx: &mut StepContext<'_, '_>, subscription: Option<S
     }
     ctx.ue.pending.authenticate |= !is_repeated;
     let (before, rfsp) = (ctx.ue.ambr(), ctx.ue.rfsp());
-    let configured = slices::configured(ctx);
+    let configured = configured_nssai::current(ctx);
     let areas = ctx.ue.subscription.as_ref().map(|subscription| subscription.areas.clone()).unwrap_or_default();
     if ctx.ue.subscription.as_deref() != subscription.as_ref() {
         ctx.ue.subscription = subscription.map(Arc::new);
@@ -53,7 +52,7 @@ pub(super) fn apply_change(ctx: &mut StepContext<'_, '_>, subscription: Option<S
     if !keep_slices(ctx, &subscription) {
         return deregister(ctx, true, None);
     }
-    ctx.ue.pending.allowed |= ctx.ue.dialect() == Dialect::Nr && slices::configured(ctx) != configured;
+    ctx.ue.pending.allowed |= ctx.ue.dialect() == Dialect::Nr && configured_nssai::current(ctx) != configured;
     if loses_last_bearer(ctx, &subscription) {
         return deregister(ctx, true, None);
     }

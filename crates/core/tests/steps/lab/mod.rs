@@ -653,10 +653,7 @@ impl Lab {
     pub(crate) fn xn(&mut self, capability: (u8, u8), accept: impl Fn(u8) -> bool) {
         let (from, to) = (self.at, 1 - self.at);
         let ran = self.ran.expect("a connection");
-        let mut handed = self.gnbs[from].handover_context(ran, capability).expect("a UE");
-        if self.profile.interworks {
-            handed.eutra_capability = capability;
-        }
+        let handed = self.gnbs[from].handover_context(ran, capability).expect("a UE");
         self.gnbs[from].forget(ran);
         let mut out = Outbox::default();
         self.ran = Some(self.gnbs[to].path_switch(handed, accept, &mut out).expect("a request"));

@@ -16,6 +16,7 @@
 //! - [`user_data`]: packets of a UE over NAS
 
 pub mod areas;
+pub mod configured_nssai;
 pub mod congestion;
 pub mod context_setup;
 pub mod emm;

@@ -4,8 +4,7 @@ use super::Updating;
 use crate::amf::access;
 use crate::amf::context::UeContext;
 use crate::amf::n2::UeInformation;
-use crate::amf::procedures::common::{areas, gmm};
-use crate::amf::procedures::registration::slices;
+use crate::amf::procedures::common::{areas, configured_nssai, gmm};
 use crate::step::StepContext;
 use vireo_types::Dialect;
 use vireo_wire::nas::{NasConfigurationUpdateCommand, NasConfigurationUpdateIndication, NasNetworkSlicingIndication};
@@ -22,7 +21,7 @@ pub(super) fn send(ctx: &mut StepContext<'_, '_>, updating: &Updating) {
     }
     if updating.allowed {
         command.allowed_nssai = gmm::nssai(&ctx.ue.allowed);
-        command.configured_nssai = gmm::nssai(&slices::configured(ctx));
+        command.configured_nssai = gmm::nssai(&configured_nssai::current(ctx));
         command.network_slicing_indication = Some(NasNetworkSlicingIndication::from_flags(true, false));
     }
     let Some(connection) = ctx.ue.connection.filter(|_| updating.areas || updating.allowed) else {

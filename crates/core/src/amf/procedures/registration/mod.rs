@@ -5,7 +5,7 @@
 
 pub mod eps;
 pub mod nr;
-pub mod slices;
+mod slices;
 mod state;
 
 pub use slices::Slices;

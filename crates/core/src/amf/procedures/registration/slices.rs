@@ -5,6 +5,7 @@
 //! allowed NSSAI (TS 23.501 5.15.3).
 
 use super::{Request, RequestIdentity};
+use crate::amf::procedures::common::configured_nssai;
 use crate::config::CoreConfig;
 use crate::smf::SmContext;
 use crate::step::StepContext;
@@ -73,19 +74,9 @@ pub(super) fn select(ctx: &StepContext<'_, '_>, subscription: &Subscription, req
     let is_wrong = |(_, cause): &(Snssai, RejectedNssaiCause)| *cause == RejectedNssaiCause::NotAvailableInPlmnOrSnpn;
     let has_none = request.kind.is_initial() && request.requested.is_empty();
     if has_none || request.has(Request::DEFAULT_NSSAI) || slices.rejected.iter().any(is_wrong) {
-        slices.configured = configured_by(config, subscription);
+        slices.configured = configured_nssai::select(config, subscription);
     }
     slices
-}
-
-fn configured_by(config: &CoreConfig, subscription: &Subscription) -> Vec<Snssai> {
-    let all = subscription.slices.iter().map(|slice| slice.snssai);
-    all.filter(|snssai| is_served(config, *snssai)).take(limits::CONFIGURED_SNSSAIS).collect()
-}
-
-/// Returns the configured NSSAI of a UE: the subscribed slices that are served.
-pub fn configured(ctx: &StepContext<'_, '_>) -> Vec<Snssai> {
-    ctx.ue.subscription.as_ref().map_or_else(Vec::new, |subscription| configured_by(ctx.env.config, subscription))
 }
 
 /// Returns the slice of emergency services, which the UE does not request (TS 23.501 5.16.4.1): the
