@@ -43,7 +43,9 @@ impl Host {
         if self.admission.path_switches.refuses(origin(&self.nodes, node).address, clock()) {
             self.statistics.step_metrics.metrics.n2_refused(Refusal::Guessing);
             match engine::refuse_path_switch(assoc.dialect(), amf_id, pdu) {
-                Ok(Some(pdu)) => self.egress.send(RanOutput::Ngap { assoc, ue: None, key: 0, pdu }),
+                Ok(Some(pdu)) => {
+                    self.egress.send(RanOutput::Ngap { assoc, ue: Some(amf_id.ltmsi()), key: 0, pdu });
+                }
                 Ok(None) => {}
                 Err(fault) => self.fault(assoc, &fault),
             }
