@@ -151,8 +151,8 @@ impl Host {
         cluster.backlogs.resize((slices + 1) * NF_KINDS, MovingAverage::default());
         for slice in 0..=slices {
             for kind in NfKind::ALL {
-                let purpose = self.workers.pools.purpose(slice, kind);
-                let active = |nf: &&pools::Nf| nf.purpose == purpose && nf.state == pools::State::Active;
+                let pool_id = self.workers.pools.pool_id(slice, kind);
+                let active = |nf: &&pools::Nf| nf.pool_id == pool_id && nf.state == pools::NfState::Active;
                 let of = || self.workers.pools.iter().filter(active);
                 let backlogs = of().map(|nf| f64::from(nf.queue.len() as u32) / nf.share.max(1e-3));
                 let average = &mut cluster.backlogs[slice * NF_KINDS + kind.index()];
@@ -160,7 +160,7 @@ impl Host {
                 pools.push(PoolLoad {
                     backlog: average.get() as f32,
                     share: of().map(|nf| nf.share).sum::<f64>() as f32,
-                    time_us: self.workers.pools.time(purpose).nanos() as f32 / 1000.0,
+                    time_us: self.workers.pools.time(pool_id).nanos() as f32 / 1000.0,
                 });
             }
         }

@@ -75,7 +75,7 @@ impl Host {
     }
 
     /// Returns true if an SMF's message about a subscriber waits: the UE may be loading.
-    pub(super) fn is_to_come(&self, supi: Supi) -> bool {
+    pub(super) fn may_be_loading(&self, supi: Supi) -> bool {
         self.machine.as_ref().is_some_and(|machine| machine.is_loading())
             && self.ues.region.lookup(Key::Supi, supi.as_u64()).is_none()
     }
@@ -97,7 +97,7 @@ impl Host {
             return cluster.loading.waiting.push(loaded);
         }
         let LoadedBuckets { buckets, ues } = loaded;
-        let (newest, inputs) = last_of(&ues);
+        let (newest, inputs) = newest_steps(&ues);
         let Some(machine) = self.machine.as_mut() else { return };
         machine.on_loaded(&buckets, inputs, now);
         // A starting host first processes RAN nodes: a UE without its RAN node would become idle.
@@ -138,7 +138,7 @@ impl Host {
             match Outbox::decode(&outbox) {
                 Some(outbox) => {
                     let was_sent = newest.since(at) > REEXECUTION_WINDOW;
-                    self.do_stored_again(slot, outbox, (n == last, was_sent));
+                    self.repeat_stored_effects(slot, outbox, (n == last, was_sent));
                 }
                 None => tracing::error!(id, "bug: outbox of a record does not decode"),
             }
@@ -157,7 +157,7 @@ impl Host {
     /// Executes the effects of a step again. Subscriber requests are repeated only for the last
     /// step, and are all that is repeated if the effects were sent long ago. Requests to the SMF
     /// are stored separately.
-    fn do_stored_again(&mut self, slot: Option<Slot>, mut outbox: Outbox, (last, was_sent): (bool, bool)) {
+    fn repeat_stored_effects(&mut self, slot: Option<Slot>, mut outbox: Outbox, (last, was_sent): (bool, bool)) {
         let is_authentication = |effect: &Effect| matches!(effect, Effect::Authenticate(_));
         if was_sent {
             outbox.effects.retain(|effect| last && is_authentication(effect));
@@ -175,7 +175,7 @@ impl Host {
 }
 
 /// Returns the time of the last step of each previous host, and the inputs of its UEs' steps.
-fn last_of(ues: &[ClaimedUe]) -> (FxHashMap<u64, Instant>, Vec<u64>) {
+fn newest_steps(ues: &[ClaimedUe]) -> (FxHashMap<u64, Instant>, Vec<u64>) {
     let (mut newest, mut inputs) = (FxHashMap::<u64, Instant>::default(), Vec::new());
     for ClaimedUe { before, stored, .. } in ues {
         let newest = newest.entry(*before).or_default();
@@ -294,7 +294,7 @@ mod tests {
             of(1, vec![pending_outbox(8, 72, Vec::new())]),
             of(2, vec![pending_outbox(3, 73, Vec::new())]),
         ];
-        let (newest, inputs) = last_of(&ues);
+        let (newest, inputs) = newest_steps(&ues);
         assert_eq!((newest[&1], newest[&2], inputs), (Instant(9), Instant(3), vec![71, 72, 73]));
         assert_eq!(subscriber_claim_time(std::slice::from_ref(&bound), Instant(9)), Some(Instant(5)));
         assert_eq!(subscriber_claim_time(&[bound], Instant(9_000_000)), None, "all know of it by then");

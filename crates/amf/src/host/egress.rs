@@ -43,7 +43,7 @@ impl Host {
         }
         let mut busy = false;
         for at in 0..self.workers.rings.len() {
-            busy |= self.take_from(at);
+            busy |= self.drain_rings(at);
         }
         // A worker reports a record before another worker gets the UE. The predecessor of an early
         // record is therefore in a ring.
@@ -60,7 +60,7 @@ impl Host {
     }
 
     /// Reads up to `BATCH` items of each ring of one worker. Returns true if a ring had an item.
-    pub(super) fn take_from(&mut self, at: usize) -> bool {
+    pub(super) fn drain_rings(&mut self, at: usize) -> bool {
         let mut busy = false;
         self.workers.faults.worker = Some(self.workers.rings[at].number);
         for _ in 0..BATCH {
@@ -72,7 +72,7 @@ impl Host {
         }
         for _ in 0..BATCH {
             let Some(item) = self.workers.rings[at].returned.take() else { break };
-            self.handed_back(Packet::from_item(item));
+            self.on_returned_packet(Packet::from_item(item));
             busy = true;
         }
         self.workers.faults.worker = None;
@@ -153,13 +153,13 @@ impl Host {
         self.act(slot, outbox, route);
         self.ues.own.sent(buffer);
         if forgets {
-            self.take_out(slot, Some(buffer));
+            self.free_removed_slot(slot, Some(buffer));
         }
     }
 
     /// Frees the slot of a removed context, unless the UE has returned to it meanwhile.
-    fn take_out(&mut self, slot: Slot, tombstone: Option<Buffer>) {
-        self.ues.ids.settle_taken(slot, |_, _, _| false);
+    fn free_removed_slot(&mut self, slot: Slot, tombstone: Option<Buffer>) {
+        self.ues.ids.free_uncommitted_numbers(slot, |_, _, _| false);
         let mut now = std::mem::take(&mut self.ues.snapshot);
         let there = self.ues.region.read(slot, &mut now);
         match tombstone {
@@ -176,7 +176,7 @@ impl Host {
     }
 
     /// Processes a returned packet: an event without its UE, or the outbox of a stateful worker.
-    pub(super) fn handed_back(&mut self, packet: Packet) {
+    pub(super) fn on_returned_packet(&mut self, packet: Packet) {
         let mut octets = Vec::new();
         if let Some(sequence) = self.ues.region.read_packet(packet, &mut octets) {
             if sequence & OUTBOX != 0 {
@@ -206,7 +206,7 @@ impl Host {
             if let Some(private) = &mut self.ues.private {
                 private.remove(&slot);
             }
-            self.take_out(slot, None);
+            self.free_removed_slot(slot, None);
         }
     }
 

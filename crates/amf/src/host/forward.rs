@@ -393,7 +393,7 @@ impl Host {
         // UEs that wait already go first.
         let full = self.workers.unpushed.contains_key(&id);
         let pushed =
-            !full && self.workers.pools.at(id).is_some_and(|nf| nf.queue.push(u64::from(slot.number())).is_ok());
+            !full && self.workers.pools.nf(id).is_some_and(|nf| nf.queue.push(u64::from(slot.number())).is_ok());
         if !pushed {
             self.workers.unpushed.entry(id).or_default().push_back(slot);
         }
@@ -410,10 +410,10 @@ impl Host {
     }
 
     /// Retries UEs that did not fit into a queue.
-    pub(super) fn push_again(&mut self) {
+    pub(super) fn retry_full_queues(&mut self) {
         let (pools, rings) = (&self.workers.pools, &mut self.workers.rings);
         self.workers.unpushed.retain(|id, slots| {
-            let Some(nf) = pools.at(*id) else { return true };
+            let Some(nf) = pools.nf(*id) else { return true };
             while let Some(slot) = slots.front() {
                 if nf.queue.push(u64::from(slot.number())).is_err() {
                     break;

@@ -4,7 +4,7 @@
 //! a message wakes one thread.
 
 use super::limits::BATCH;
-use super::pools::Purpose;
+use super::pools::PoolId;
 use super::state::Host;
 use crate::worker::StepRecord;
 use std::time::Duration;
@@ -23,10 +23,10 @@ const MAX_UNSENT_COMMANDS: usize = COMMANDS / 4;
 
 impl Host {
     /// Enters the NFs that this thread runs.
-    pub(super) fn enter_inline(&mut self, purposes: &[(Purpose, bool)]) {
+    pub(super) fn enter_inline(&mut self, pool_ids: &[(PoolId, bool)]) {
         self.restore(WORKER);
-        self.workers.pools.enter(&self.ues.region, WORKER, purposes);
-        self.workers.pools.up(WORKER);
+        self.workers.pools.add_worker(&self.ues.region, WORKER, pool_ids);
+        self.workers.pools.on_worker_started(WORKER);
     }
 
     /// Runs the steps of UEs that wait, and executes the effects of each at once. Returns true if
@@ -46,7 +46,7 @@ impl Host {
             busy = true;
             let mut results = worker.take_results();
             results.committed.drain(..).for_each(|(buffer, record)| self.emit_step(buffer, record));
-            results.returned.drain(..).for_each(|packet| self.handed_back(packet));
+            results.returned.drain(..).for_each(|packet| self.on_returned_packet(packet));
             worker.reuse(results);
             if worker.now().duration_since(begin) > STEPS_TIME {
                 break;

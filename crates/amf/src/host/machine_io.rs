@@ -91,7 +91,7 @@ impl Host {
     /// Returns an input that can be processed now ([`machine::HostMachine::admit`]).
     pub(super) fn admit_input(&mut self, input: Input) -> Option<Input> {
         if let Input::Smf(SmfEvent::Transfer { supi, .. } | SmfEvent::Released { supi, .. }) = &input
-            && self.is_to_come(*supi)
+            && self.may_be_loading(*supi)
             && let Some(machine) = self.machine.as_mut().filter(|machine| machine.has_room())
         {
             machine.hold_back(input);
@@ -161,7 +161,7 @@ impl Host {
     }
 
     /// Removes the entries of a UE that belongs to another host from the tables.
-    fn leave_tables(&mut self, slot: Slot, ue: &UeContext) {
+    fn remove_from_tables(&mut self, slot: Slot, ue: &UeContext) {
         let summary = Summary::new(ue);
         self.statistics.totals.change(Some(summary), None);
         self.on_connections_changed(slot, Some(summary), None);
@@ -366,7 +366,7 @@ impl HostIo for Io<'_> {
             return None;
         }
         match context::decode(&record.context) {
-            Ok(ue) => self.host.leave_tables(slot, &ue),
+            Ok(ue) => self.host.remove_from_tables(slot, &ue),
             Err(error) => tracing::error!(%error, "bug: stored context does not decode"),
         }
         match self.host.ues.own.remove(slot, &record) {

@@ -150,7 +150,7 @@ impl Host {
         region.shared_word(region_layout::BOARD_CLOCK).store(clock::offset(), Ordering::Release);
         let own = region.join(region_layout::HOST)?;
         let mut pools = Pools::new(config.pools.clone(), config.slices.clone(), plan);
-        if !pools.fits(WORKERS) {
+        if !pools.fits_in_workers(WORKERS) {
             return Err(HostError::Workers);
         }
         pools.calibrate(nf_scaler::initial_estimate());
@@ -220,15 +220,15 @@ impl Host {
 
     /// Starts the first workers and waits until they are ready.
     fn first_workers(&mut self) -> Result<(), HostError> {
-        for purposes in self.workers.pools.first_workers() {
+        for pool_ids in self.workers.pools.first_workers() {
             if self.workers.inline.is_some() {
-                self.enter_inline(&purposes);
+                self.enter_inline(&pool_ids);
                 continue;
             }
-            self.launch(&purposes);
+            self.launch(&pool_ids);
         }
         let (until, mut killed) = (std::time::Instant::now() + START_TIMEOUT, 0);
-        while self.workers.pools.iter().any(|nf| matches!(nf.state, pools::State::Starting { .. })) {
+        while self.workers.pools.iter().any(|nf| matches!(nf.state, pools::NfState::Starting { .. })) {
             match self.inputs.urgent.recv_deadline(until) {
                 Ok(Input::WorkerEvent(WorkerEvent::Failed { worker, error }))
                     if !error.is_kill() || killed == MAX_START_KILLS =>
@@ -289,7 +289,7 @@ impl Host {
         busy |= self.serve_newcomers();
         busy |= self.submit_concealed();
         busy |= self.run_steps();
-        self.push_again();
+        self.retry_full_queues();
         self.on_time();
         self.wake();
         self.egress.flush();

@@ -10,7 +10,7 @@ pub(super) use state::NfScaler;
 
 use super::builder::HostConfig;
 use super::limits::WORKERS;
-use super::pools::{Purpose, State};
+use super::pools::{NfState, PoolId};
 use super::state::Host;
 use crate::worker::region_layout::{NF_SERVING, RegionLayout};
 use rustc_hash::FxHashMap;
@@ -34,7 +34,7 @@ const WEIGHT_STEP: f64 = 0.2;
 /// Returns the estimated cost of a procedure on this machine, in nanoseconds, before any
 /// measurement. The unit is the mean time of encoding and decoding a context, the most frequent
 /// work of a step. Each kind of procedure is a multiple of it.
-pub(super) fn initial_estimate() -> impl Fn(Purpose) -> u64 {
+pub(super) fn initial_estimate() -> impl Fn(PoolId) -> u64 {
     use vireo_core::amf::context::{UeContext, decode, encode};
     use vireo_core::schedule::kind::NfKind;
     const RUNS: u32 = 2000;
@@ -46,8 +46,8 @@ pub(super) fn initial_estimate() -> impl Fn(Purpose) -> u64 {
     }
     let unit = (began.elapsed().as_nanos() as u64 / u64::from(RUNS)).max(1);
     // Ratios measured on one machine. Measurements of the running procedures replace the estimates.
-    move |purpose| {
-        unit * match purpose.kind {
+    move |pool_id| {
+        unit * match pool_id.kind {
             Some(NfKind::Registration) | None => 150,
             Some(NfKind::Handover) => 100,
             Some(NfKind::ServiceRequest | NfKind::Mobility | NfKind::Session) => 60,
@@ -100,7 +100,7 @@ impl Host {
                 match dead {
                     Some(dead) => self.take_over(dead, cause == ExitCause::Retired),
                     None => {
-                        let lost = self.workers.pools.down(worker);
+                        let lost = self.workers.pools.remove_worker(worker);
                         self.workers.rings.retain(|w| w.number != worker);
                         self.workers.scaler.free_number(worker);
                         if cause != ExitCause::Retired {
@@ -125,7 +125,7 @@ impl Host {
             }
             WorkerEvent::Failed { worker, error } => {
                 tracing::error!(worker, %error, "worker does not start");
-                let lost = self.workers.pools.down(worker);
+                let lost = self.workers.pools.remove_worker(worker);
                 self.workers.scaler.free_number(worker);
                 self.workers.scaler.failed.extend(lost);
             }
@@ -165,29 +165,29 @@ impl Host {
     /// Adds an NF to pools that repeatedly miss their objectives, and retires NFs of idle
     /// pools.
     fn scale(&mut self) {
-        let mut late: FxHashMap<Purpose, u32> = FxHashMap::default();
+        let mut late: FxHashMap<PoolId, u32> = FxHashMap::default();
         for (at, recent) in self.workers.pools.take_violations() {
-            let purpose = self.workers.pools.iter().nth(at).map(|nf| nf.purpose);
-            if let Some(purpose) = purpose {
-                *late.entry(purpose).or_default() += recent;
+            let pool_id = self.workers.pools.iter().nth(at).map(|nf| nf.pool_id);
+            if let Some(pool_id) = pool_id {
+                *late.entry(pool_id).or_default() += recent;
             }
         }
-        for purpose in self.workers.pools.purposes() {
-            let count = if late.contains_key(&purpose) {
-                self.workers.scaler.late.get(&purpose).map_or(1, |n| n + 1)
+        for pool_id in self.workers.pools.pool_ids() {
+            let count = if late.contains_key(&pool_id) {
+                self.workers.scaler.late.get(&pool_id).map_or(1, |n| n + 1)
             } else {
                 0
             };
             if count == 0 {
-                self.workers.scaler.late.remove(&purpose);
+                self.workers.scaler.late.remove(&pool_id);
             } else {
-                self.workers.scaler.late.insert(purpose, count);
+                self.workers.scaler.late.insert(pool_id, count);
             }
             if count >= PERSISTENT {
-                self.workers.scaler.late.remove(&purpose);
-                self.scale_out(purpose);
+                self.workers.scaler.late.remove(&pool_id);
+                self.scale_out(pool_id);
             }
-            self.scale_in(purpose);
+            self.scale_in(pool_id);
         }
         self.switch_off();
     }
@@ -201,42 +201,42 @@ impl Host {
         }
     }
 
-    fn scale_out(&mut self, purpose: Purpose) {
+    fn scale_out(&mut self, pool_id: PoolId) {
         let began = std::time::Instant::now();
         // A second NF of a pool on the same processor would not help.
         let processors = self.workers.pools.processors();
-        if self.workers.pools.count(purpose).0 >= processors {
+        if self.workers.pools.count(pool_id).0 >= processors {
             return;
         }
-        let Some(id) = self.workers.pools.activate(purpose) else { return };
-        let (active, idle) = self.workers.pools.count(purpose);
+        let Some(id) = self.workers.pools.activate(pool_id) else { return };
+        let (active, idle) = self.workers.pools.count(pool_id);
         let took = began.elapsed();
-        tracing::info!(?purpose, ?id, active, ?took, "NF added to a pool that missed its objective");
+        tracing::info!(?pool_id, ?id, active, ?took, "NF added to a pool that missed its objective");
         // Keeps another NF idle if the machine has a processor for it.
         if idle == 0 && active < processors {
-            self.launch(&[(purpose, false)]);
+            self.launch(&[(pool_id, false)]);
         }
     }
 
-    fn scale_in(&mut self, purpose: Purpose) {
+    fn scale_in(&mut self, pool_id: PoolId) {
         let of = || {
-            self.workers.pools.iter().enumerate().filter(|(_, nf)| nf.purpose == purpose && nf.state == State::Active)
+            self.workers.pools.iter().enumerate().filter(|(_, nf)| nf.pool_id == pool_id && nf.state == NfState::Active)
         };
         let waiting: usize = of().map(|(_, nf)| nf.queue.len()).sum();
         let (count, last) = (of().count(), of().last().map(|(at, _)| at));
-        let unified = purpose.kind.is_none();
+        let unified = pool_id.kind.is_none();
         if count < 2 || waiting > 0 || unified {
-            self.workers.scaler.quiet.remove(&purpose);
+            self.workers.scaler.quiet.remove(&pool_id);
             return;
         }
-        let quiet = self.workers.scaler.quiet.entry(purpose).or_default();
+        let quiet = self.workers.scaler.quiet.entry(pool_id).or_default();
         *quiet += 1;
         if *quiet >= QUIET
             && let Some(last) = last
             && self.workers.pools.retire(last)
         {
-            self.workers.scaler.quiet.remove(&purpose);
-            tracing::info!(?purpose, "NF removed from a pool");
+            self.workers.scaler.quiet.remove(&pool_id);
+            tracing::info!(?pool_id, "NF removed from a pool");
         }
     }
 

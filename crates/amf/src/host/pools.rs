@@ -1,4 +1,4 @@
-//! NF pools: NFs of a host, their purposes, and the selection of an NF.
+//! NF pools: NFs of a host by pool, and the selection of an NF.
 //!
 //! The selection is Algorithm 2 of MMLite. An NF is one queue of a worker process. It is active (in
 //! a pool) or idle (started, and ready to be put into a pool).
@@ -15,9 +15,10 @@ use vireo_ops::config::{NF_KINDS, PoolKey, PoolsConfig, SliceRuntime, WorkerMode
 use vireo_store::region::{Region, Ring};
 use vireo_types::Duration;
 
-/// Slice (0 = not known yet, else 1 + its position) and kind of procedure; no kind for unified NFs.
+/// Pool of NFs: slice (0 = not known yet, else 1 + its position) and kind of procedure; no kind for
+/// unified NFs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Purpose {
+pub(crate) struct PoolId {
     pub(crate) slice: usize,
     pub(crate) kind: Option<NfKind>,
 }
@@ -29,9 +30,9 @@ pub(crate) struct NfId {
     pub(crate) nf: u8,
 }
 
-/// State of an NF.
+/// NfState of an NF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum NfState {
     /// The worker process is starting.
     Starting {
         /// True if the NF joins its pool at once.
@@ -45,8 +46,8 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Nf {
     pub(crate) id: NfId,
-    pub(crate) purpose: Purpose,
-    pub(crate) state: State,
+    pub(crate) pool_id: PoolId,
+    pub(crate) state: NfState,
     pub(crate) queue: Ring,
     /// Number of items in its queue at the last poll.
     waiting: u32,
@@ -91,11 +92,11 @@ pub(crate) struct Pools {
     slices: Vec<SliceRuntime>,
     plan: RegionLayout,
     nfs: Vec<Nf>,
-    /// Active NFs by purpose, and NFs by id. Both are rebuilt whenever an NF changes.
-    active: FxHashMap<Purpose, SmallVec<[usize; 4]>>,
+    /// Active NFs by pool, and NFs by id. Both are rebuilt whenever an NF changes.
+    active: FxHashMap<PoolId, SmallVec<[usize; 4]>>,
     positions: Vec<Option<usize>>,
-    /// Estimated service time `T_t` (MMLite) of each purpose.
-    times: FxHashMap<Purpose, ServiceTime>,
+    /// Estimated service time `T_t` (MMLite) of each pool.
+    times: FxHashMap<PoolId, ServiceTime>,
     round_robin: u64,
 }
 
@@ -111,7 +112,7 @@ impl Pools {
             times: FxHashMap::default(),
             round_robin: 0,
         };
-        pools.times = pools.purposes().into_iter().map(|p| (p, ServiceTime::new(FIRST_GUESS))).collect();
+        pools.times = pools.pool_ids().into_iter().map(|p| (p, ServiceTime::new(FIRST_GUESS))).collect();
         pools
     }
 
@@ -125,8 +126,8 @@ impl Pools {
                 self.positions.resize(id + 1, None);
             }
             self.positions[id] = Some(at);
-            if nf.state == State::Active {
-                self.active.entry(nf.purpose).or_default().push(at);
+            if nf.state == NfState::Active {
+                self.active.entry(nf.pool_id).or_default().push(at);
             }
         }
     }
@@ -136,38 +137,38 @@ impl Pools {
     }
 
     /// Returns the NF with this id.
-    pub(crate) fn at(&self, id: NfId) -> Option<&Nf> {
+    pub(crate) fn nf(&self, id: NfId) -> Option<&Nf> {
         self.nfs.get(self.positions.get(self.number(id)).copied()??)
     }
 
-    /// Returns all purposes that the configuration requires NFs for.
-    pub(crate) fn purposes(&self) -> Vec<Purpose> {
-        purposes(self.config.key, self.slices.len())
+    /// Returns all pools that the configuration requires.
+    pub(crate) fn pool_ids(&self) -> Vec<PoolId> {
+        pool_ids(self.config.key, self.slices.len())
     }
 
-    pub(crate) fn purpose(&self, slice: usize, kind: NfKind) -> Purpose {
+    pub(crate) fn pool_id(&self, slice: usize, kind: NfKind) -> PoolId {
         match (self.config.key, slice) {
-            (PoolKey::Wildcard, _) => Purpose { slice: 0, kind: None },
-            (_, 0) if kind == NfKind::StateManagement => Purpose { slice, kind: Some(kind) },
-            (_, 0) => Purpose { slice, kind: Some(NfKind::Registration) },
-            _ => Purpose { slice, kind: Some(kind) },
+            (PoolKey::Wildcard, _) => PoolId { slice: 0, kind: None },
+            (_, 0) if kind == NfKind::StateManagement => PoolId { slice, kind: Some(kind) },
+            (_, 0) => PoolId { slice, kind: Some(NfKind::Registration) },
+            _ => PoolId { slice, kind: Some(kind) },
         }
     }
 
     /// Returns the NFs of the first workers. Active and idle NFs are in different workers, so that
     /// no worker's death takes both.
-    pub(crate) fn first_workers(&self) -> Vec<Vec<(Purpose, bool)>> {
-        let (each, purposes) = (usize::from(self.config.nfs_per_worker.max(1)), self.purposes());
+    pub(crate) fn first_workers(&self) -> Vec<Vec<(PoolId, bool)>> {
+        let (each, pool_ids) = (usize::from(self.config.nfs_per_worker.max(1)), self.pool_ids());
         if self.config.worker_model == WorkerModel::Inline {
-            return vec![purposes.into_iter().map(|purpose| (purpose, true)).collect()];
+            return vec![pool_ids.into_iter().map(|pool_id| (pool_id, true)).collect()];
         }
         let actives = match self.config.key {
             PoolKey::SliceProcedure => 1,
             PoolKey::Wildcard if self.config.workers > 0 => usize::from(self.config.workers),
             PoolKey::Wildcard => self.processors(),
         };
-        let chunks_of = |count: usize, active: bool| -> Vec<Vec<(Purpose, bool)>> {
-            let nfs: Vec<_> = purposes.iter().flat_map(|p| std::iter::repeat_n((*p, active), count)).collect();
+        let chunks_of = |count: usize, active: bool| -> Vec<Vec<(PoolId, bool)>> {
+            let nfs: Vec<_> = pool_ids.iter().flat_map(|p| std::iter::repeat_n((*p, active), count)).collect();
             // Unified NFs exist to use several processors: each has its own worker.
             let each = if self.config.key == PoolKey::Wildcard { 1 } else { each };
             nfs.chunks(each).map(<[_]>::to_vec).collect()
@@ -191,27 +192,27 @@ impl Pools {
         change(&mut self.slices);
     }
 
-    /// Returns the latency objective of a purpose. That of slice 0 is the strictest of all slices.
-    pub(crate) fn slo(&self, purpose: Purpose) -> Duration {
-        let of = |slice: &SliceRuntime| match purpose.kind {
+    /// Returns the latency objective of a pool. That of slice 0 is the strictest of all slices.
+    pub(crate) fn slo(&self, pool_id: PoolId) -> Duration {
+        let of = |slice: &SliceRuntime| match pool_id.kind {
             Some(kind) => slice.slo[kind as usize % NF_KINDS],
             None => slice.slo.iter().copied().min().unwrap_or(SliceRuntime::SLO),
         };
-        match self.slice(purpose.slice) {
+        match self.slice(pool_id.slice) {
             Some(slice) => of(slice),
             None => self.slices.iter().map(of).min().unwrap_or(SliceRuntime::SLO),
         }
     }
 
     /// Adds the NFs of a worker that is starting.
-    pub(crate) fn enter(&mut self, region: &Region, worker: u8, purposes: &[(Purpose, bool)]) {
-        for (n, (purpose, active)) in purposes.iter().enumerate() {
+    pub(crate) fn add_worker(&mut self, region: &Region, worker: u8, pool_ids: &[(PoolId, bool)]) {
+        for (n, (pool_id, active)) in pool_ids.iter().enumerate() {
             let id = NfId { worker, nf: n as u8 };
             let word = |word| region.shared_word(self.plan.nf_word(worker, id.nf, word)).load(Ordering::Relaxed);
             self.nfs.push(Nf {
                 id,
-                purpose: *purpose,
-                state: State::Starting { active: *active },
+                pool_id: *pool_id,
+                state: NfState::Starting { active: *active },
                 queue: self.plan.queue(region, worker, id.nf),
                 waiting: 0,
                 waited: 0,
@@ -237,20 +238,21 @@ impl Pools {
     }
 
     /// Makes the NFs of a started worker active or idle.
-    pub(crate) fn up(&mut self, worker: u8) {
+    pub(crate) fn on_worker_started(&mut self, worker: u8) {
         for nf in self.nfs.iter_mut().filter(|nf| nf.id.worker == worker) {
-            if let State::Starting { active } = nf.state {
-                nf.state = if active { State::Active } else { State::Idle };
+            if let NfState::Starting { active } = nf.state {
+                nf.state = if active { NfState::Active } else { NfState::Idle };
             }
         }
         self.index();
     }
 
-    /// Removes the NFs of a worker. Returns their purposes; true for active ones.
-    pub(crate) fn down(&mut self, worker: u8) -> Vec<(Purpose, bool)> {
+    /// Removes the NFs of a worker. Returns their pools; true for active ones.
+    pub(crate) fn remove_worker(&mut self, worker: u8) -> Vec<(PoolId, bool)> {
         let gone = self.nfs.extract_if(.., |nf| nf.id.worker == worker);
-        let gone =
-            gone.map(|nf| (nf.purpose, matches!(nf.state, State::Active | State::Starting { active: true }))).collect();
+        let gone = gone
+            .map(|nf| (nf.pool_id, matches!(nf.state, NfState::Active | NfState::Starting { active: true })))
+            .collect();
         self.index();
         gone
     }
@@ -260,9 +262,9 @@ impl Pools {
     }
 
     /// Puts an idle NF into its pool. Returns its id, or `None` if no NF is idle.
-    pub(crate) fn activate(&mut self, purpose: Purpose) -> Option<NfId> {
-        let nf = self.nfs.iter_mut().find(|nf| nf.purpose == purpose && nf.state == State::Idle)?;
-        nf.state = State::Active;
+    pub(crate) fn activate(&mut self, pool_id: PoolId) -> Option<NfId> {
+        let nf = self.nfs.iter_mut().find(|nf| nf.pool_id == pool_id && nf.state == NfState::Idle)?;
+        nf.state = NfState::Active;
         nf.violations = 0;
         let id = nf.id;
         self.index();
@@ -272,21 +274,21 @@ impl Pools {
     /// Puts an idle NF into each empty pool, also one planned as idle: the planned active NF may
     /// have died during its start.
     pub(crate) fn fill(&mut self) {
-        for purpose in self.purposes() {
-            if !self.active.contains_key(&purpose) {
-                self.activate(purpose);
+        for pool_id in self.pool_ids() {
+            if !self.active.contains_key(&pool_id) {
+                self.activate(pool_id);
             }
         }
     }
 
     /// Removes an NF from its pool. Returns false if it is the only one.
     pub(crate) fn retire(&mut self, at: usize) -> bool {
-        let purpose = self.nfs[at].purpose;
-        let others = self.nfs.iter().filter(|nf| nf.purpose == purpose && nf.state == State::Active).count();
-        if others < 2 || self.nfs[at].state != State::Active {
+        let pool_id = self.nfs[at].pool_id;
+        let others = self.nfs.iter().filter(|nf| nf.pool_id == pool_id && nf.state == NfState::Active).count();
+        if others < 2 || self.nfs[at].state != NfState::Active {
             return false;
         }
-        self.nfs[at].state = State::Idle;
+        self.nfs[at].state = NfState::Idle;
         self.index();
         true
     }
@@ -296,22 +298,22 @@ impl Pools {
     pub(crate) fn unneeded_worker(&self) -> Option<u8> {
         let spare = usize::from(self.config.idle);
         let is_unneeded = |worker: u8| {
-            let others = |purpose| {
-                let of = |nf: &&Nf| nf.purpose == purpose && nf.state == State::Idle && nf.id.worker != worker;
+            let others = |pool_id| {
+                let of = |nf: &&Nf| nf.pool_id == pool_id && nf.state == NfState::Idle && nf.id.worker != worker;
                 self.nfs.iter().filter(of).count()
             };
             self.nfs
                 .iter()
                 .filter(|nf| nf.id.worker == worker)
-                .all(|nf| nf.state == State::Idle && nf.queue.is_empty() && others(nf.purpose) >= spare)
+                .all(|nf| nf.state == NfState::Idle && nf.queue.is_empty() && others(nf.pool_id) >= spare)
         };
         self.nfs.iter().map(|nf| nf.id.worker).find(|worker| is_unneeded(*worker))
     }
 
-    /// Returns the number of active NFs of a purpose, and of idle or starting ones.
-    pub(crate) fn count(&self, purpose: Purpose) -> (usize, usize) {
-        let of = self.nfs.iter().filter(|nf| nf.purpose == purpose);
-        let active = of.clone().filter(|nf| nf.state == State::Active).count();
+    /// Returns the number of active NFs of a pool, and of idle or starting ones.
+    pub(crate) fn count(&self, pool_id: PoolId) -> (usize, usize) {
+        let of = self.nfs.iter().filter(|nf| nf.pool_id == pool_id);
+        let active = of.clone().filter(|nf| nf.state == NfState::Active).count();
         (active, of.count() - active)
     }
 
@@ -345,7 +347,7 @@ impl Pools {
         for together in cores.values() {
             let claim = |at: &usize| {
                 let nf = &self.nfs[*at];
-                let (slo, slice) = (self.slo(nf.purpose), nf.purpose.slice);
+                let (slo, slice) = (self.slo(nf.pool_id), nf.pool_id.slice);
                 NfDemand { slo, violations: nf.violations, active: active(nf), slice }
             };
             let claims: Vec<NfDemand> = together.iter().map(claim).collect();
@@ -378,7 +380,7 @@ impl Pools {
     }
 
     /// Returns true if this number of workers suffices for the first ones and spare ones.
-    pub(crate) fn fits(&self, workers: u8) -> bool {
+    pub(crate) fn fits_in_workers(&self, workers: u8) -> bool {
         const SPARE: usize = 8;
         self.first_workers().len() + SPARE <= usize::from(workers.saturating_sub(1))
     }
@@ -421,21 +423,21 @@ impl Pools {
                 continue;
             }
             nf.measured = now;
-            if let Some(time) = self.times.get_mut(&nf.purpose) {
+            if let Some(time) = self.times.get_mut(&nf.pool_id) {
                 time.add_measurement(busy / procedures);
             }
         }
     }
 
-    /// Returns `T_t` of a purpose.
-    pub(crate) fn time(&self, purpose: Purpose) -> ServiceTime {
-        self.times.get(&purpose).copied().unwrap_or(ServiceTime::new(FIRST_GUESS))
+    /// Returns `T_t` of a pool.
+    pub(crate) fn time(&self, pool_id: PoolId) -> ServiceTime {
+        self.times.get(&pool_id).copied().unwrap_or(ServiceTime::new(FIRST_GUESS))
     }
 
-    /// Sets `T_t` of every purpose to the calibration of this machine.
-    pub(crate) fn calibrate(&mut self, nanos: impl Fn(Purpose) -> u64) {
-        for (purpose, time) in &mut self.times {
-            *time = ServiceTime::new(nanos(*purpose));
+    /// Sets `T_t` of every pool to the calibration of this machine.
+    pub(crate) fn calibrate(&mut self, nanos: impl Fn(PoolId) -> u64) {
+        for (pool_id, time) in &mut self.times {
+            *time = ServiceTime::new(nanos(*pool_id));
         }
     }
 
@@ -443,13 +445,13 @@ impl Pools {
     pub(crate) fn by_pin(&self, pin: u64) -> Option<NfChoice> {
         let id = nf_of_pin(pin)?;
         let at = self.positions.get(self.number(id)).copied()??;
-        (self.nfs[at].state == State::Active).then_some(NfChoice { id, at, violation: false })
+        (self.nfs[at].state == NfState::Active).then_some(NfChoice { id, at, violation: false })
     }
 
     /// Selects the NF for a procedure. `key` identifies the UE.
     pub(crate) fn choose(&mut self, slice: usize, kind: NfKind, key: u64) -> Option<NfChoice> {
-        let purpose = self.purpose(slice, kind);
-        let of = self.active.get(&purpose)?;
+        let pool_id = self.pool_id(slice, kind);
+        let of = self.active.get(&pool_id)?;
         let pool: SmallVec<[NfLoad; 8]> = of
             .iter()
             .map(|at| {
@@ -467,7 +469,7 @@ impl Pools {
             self.config.intra
         };
         self.round_robin += 1;
-        let choice = dispatch::select_nf(policy, &pool, self.time(purpose), self.slo(purpose), self.round_robin, key)?;
+        let choice = dispatch::select_nf(policy, &pool, self.time(pool_id), self.slo(pool_id), self.round_robin, key)?;
         let at = of[choice.nf];
         Some(NfChoice { id: self.nfs[at].id, at, violation: choice.violation })
     }
@@ -483,7 +485,7 @@ impl Pools {
 
     /// Returns and resets the recent violations of each active NF.
     pub(crate) fn take_violations(&mut self) -> Vec<(usize, u32)> {
-        let active = self.nfs.iter_mut().enumerate().filter(|(_, nf)| nf.state == State::Active);
+        let active = self.nfs.iter_mut().enumerate().filter(|(_, nf)| nf.state == NfState::Active);
         let taken = active.map(|(at, nf)| {
             if nf.recent == 0 {
                 // A raised priority decays.
@@ -500,15 +502,14 @@ impl Pools {
     }
 }
 
-/// Returns the purposes of the NFs of a host with this number of slices.
-fn purposes(key: PoolKey, slices: usize) -> Vec<Purpose> {
+/// Returns the pools of a host with this number of slices.
+fn pool_ids(key: PoolKey, slices: usize) -> Vec<PoolId> {
     if key == PoolKey::Wildcard {
-        return vec![Purpose { slice: 0, kind: None }];
+        return vec![PoolId { slice: 0, kind: None }];
     }
     // UEs of unknown slice only need NFs for first messages and for the rest.
-    let first = [NfKind::Registration, NfKind::StateManagement].map(|kind| Purpose { slice: 0, kind: Some(kind) });
-    let slices =
-        (1..=slices).flat_map(|slice| NfKind::ALL.iter().map(move |kind| Purpose { slice, kind: Some(*kind) }));
+    let first = [NfKind::Registration, NfKind::StateManagement].map(|kind| PoolId { slice: 0, kind: Some(kind) });
+    let slices = (1..=slices).flat_map(|slice| NfKind::ALL.iter().map(move |kind| PoolId { slice, kind: Some(*kind) }));
     first.into_iter().chain(slices).collect()
 }
 
@@ -516,7 +517,7 @@ fn purposes(key: PoolKey, slices: usize) -> Vec<Purpose> {
 pub(crate) fn nfs_per_worker(config: &PoolsConfig, slices: usize) -> u8 {
     match config.worker_model {
         WorkerModel::Processes => config.nfs_per_worker.max(1),
-        WorkerModel::Inline => u8::try_from(purposes(config.key, slices).len()).unwrap_or(u8::MAX),
+        WorkerModel::Inline => u8::try_from(pool_ids(config.key, slices).len()).unwrap_or(u8::MAX),
     }
 }
 
@@ -531,9 +532,9 @@ mod tests {
         let (rings, board) = plan.sizes(2);
         let region = Region::create(RegionConfig { rings, board, ..RegionConfig::new(4, 3, 32 << 20) }).expect("room");
         let mut pools = Pools::new(PoolsConfig::default(), Vec::new(), plan);
-        let purposes = [(Purpose { slice: 0, kind: None }, true)];
-        pools.enter(&region, 1, &purposes);
-        pools.up(1);
+        let pool_ids = [(PoolId { slice: 0, kind: None }, true)];
+        pools.add_worker(&region, 1, &pool_ids);
+        pools.on_worker_started(1);
         let waited = region.shared_word(plan.nf_word(1, 0, region_layout::NF_WAITED));
         waited.store(5_000_000, Ordering::Relaxed);
         pools.update_shares(&region);
@@ -542,8 +543,8 @@ mod tests {
         pools.update_shares(&region);
         assert_eq!(pools.longest_wait(), Duration(5_000_000));
         // The worker dies during the event; its successor has done nothing yet.
-        let lost = pools.down(1);
-        pools.enter(&region, 1, &lost);
+        let lost = pools.remove_worker(1);
+        pools.add_worker(&region, 1, &lost);
         pools.forget_worker(&region, 1);
         pools.update_shares(&region);
         assert_eq!(pools.longest_wait(), Duration(0));
@@ -556,20 +557,20 @@ mod tests {
         let region = Region::create(RegionConfig { rings, board, ..RegionConfig::new(4, 5, 32 << 20) }).expect("room");
         let mut pools = Pools::new(PoolsConfig { idle: 1, ..PoolsConfig::default() }, Vec::new(), plan);
         let [one, other] =
-            [NfKind::Registration, NfKind::StateManagement].map(|kind| Purpose { slice: 0, kind: Some(kind) });
-        pools.enter(&region, 1, &[(one, true), (other, true)]);
-        pools.enter(&region, 2, &[(one, false), (other, false)]);
-        (1..=2).for_each(|worker| pools.up(worker));
+            [NfKind::Registration, NfKind::StateManagement].map(|kind| PoolId { slice: 0, kind: Some(kind) });
+        pools.add_worker(&region, 1, &[(one, true), (other, true)]);
+        pools.add_worker(&region, 2, &[(one, false), (other, false)]);
+        (1..=2).for_each(|worker| pools.on_worker_started(worker));
         assert_eq!(pools.unneeded_worker(), None, "one idle NF of each kind is needed");
-        pools.enter(&region, 3, &[(one, false)]);
+        pools.add_worker(&region, 3, &[(one, false)]);
         assert_eq!(pools.unneeded_worker(), None, "it is starting");
-        pools.up(3);
+        pools.on_worker_started(3);
         assert_eq!(pools.unneeded_worker(), Some(3));
         let active = pools.activate(one).expect("an idle NF");
         assert_eq!((active.worker, pools.unneeded_worker()), (2, None));
-        pools.down(2);
-        pools.enter(&region, 2, &[(other, false)]);
-        pools.up(2);
+        pools.remove_worker(2);
+        pools.add_worker(&region, 2, &[(other, false)]);
+        pools.on_worker_started(2);
         assert_eq!(pools.unneeded_worker(), None, "each is the only idle one");
     }
 }

@@ -1,7 +1,7 @@
 //! Status of the host for the status interface.
 
 use super::inline;
-use super::pools::{Nf, State};
+use super::pools::{Nf, NfState};
 use super::ran_table::Node;
 use super::state::Host;
 use super::ue_query::node_id;
@@ -110,14 +110,14 @@ impl Host {
         };
         let nfs = self.workers.pools.iter().filter(|nf| nf.id.worker == number).map(|nf| NfStatus {
             id: u32::from(nf.id.worker) << 8 | u32::from(nf.id.nf),
-            slice: self.workers.pools.slice(nf.purpose.slice).map_or_else(String::new, |slice| slice.name.clone()),
-            kind: nf.purpose.kind.map_or("unified", |kind| kind.name()).into(),
-            state: if nf.state == State::Active { "active" } else { "idle" }.into(),
+            slice: self.workers.pools.slice(nf.pool_id.slice).map_or_else(String::new, |slice| slice.name.clone()),
+            kind: nf.pool_id.kind.map_or("unified", |kind| kind.name()).into(),
+            state: if nf.state == NfState::Active { "active" } else { "idle" }.into(),
             queue: nf.queue.len() as u32,
             share: nf.share,
             processed: word(nf, region_layout::NF_EVENTS),
             violations: nf.violated,
-            service_time_us: self.workers.pools.time(nf.purpose).nanos() as f64 / 1000.0,
+            service_time_us: self.workers.pools.time(nf.pool_id).nanos() as f64 / 1000.0,
         });
         WorkerStatus { number, pid, cpu_us: 0, nfs: nfs.collect() }
     }

@@ -5,7 +5,7 @@
 //! still take effect.
 
 use super::limits::{BATCH, WORKERS};
-use super::pools::Purpose;
+use super::pools::PoolId;
 use super::state::{Host, WorkerRings};
 use crate::worker::outbox::Summary;
 use crate::worker::region_layout;
@@ -33,17 +33,17 @@ impl Host {
         if let Some(at) = self.workers.rings.iter().position(|worker| worker.number == number) {
             // A dead worker posts nothing. More items than the ring has cells cannot occur.
             for _ in 0..=self.ues.region.config().ring_cells as usize / BATCH {
-                if !self.take_from(at) {
+                if !self.drain_rings(at) {
                     break;
                 }
             }
         }
-        let lost = self.workers.pools.down(number);
+        let lost = self.workers.pools.remove_worker(number);
         self.workers.rings.retain(|worker| worker.number != number);
         // Idle NFs of other workers join the pools at once.
-        for (purpose, active) in &lost {
-            if *active && self.workers.pools.activate(*purpose).is_none() {
-                tracing::warn!(?purpose, "no idle NF for the queues of a dead worker; its UEs wait");
+        for (pool_id, active) in &lost {
+            if *active && self.workers.pools.activate(*pool_id).is_none() {
+                tracing::warn!(?pool_id, "no idle NF for the queues of a dead worker; its UEs wait");
             }
         }
         if self.ues.private.is_some() {
@@ -69,14 +69,14 @@ impl Host {
         }
         // One of its NFs may have become active meanwhile.
         if !is_switched_off || lost.iter().any(|(_, active)| *active) {
-            let lost = lost.iter().map(|(purpose, active)| (*purpose, self.is_needed(*purpose, *active)));
+            let lost = lost.iter().map(|(pool_id, active)| (*pool_id, self.is_needed(*pool_id, *active)));
             self.launch(&lost.collect::<Vec<_>>());
         }
         self.reclaim(dead);
     }
 
-    fn is_needed(&self, purpose: Purpose, active: bool) -> bool {
-        active && self.workers.pools.count(purpose).0 == 0
+    fn is_needed(&self, pool_id: PoolId, active: bool) -> bool {
+        active && self.workers.pools.count(pool_id).0 == 0
     }
 
     /// Counts a crash during the step of this UE. One crash proves nothing. Repeated crashes at the
@@ -193,22 +193,22 @@ impl Host {
     }
 
     /// Starts workers for these NFs, each with `nfs-per-worker` NFs.
-    pub(super) fn launch(&mut self, purposes: &[(Purpose, bool)]) {
+    pub(super) fn launch(&mut self, pool_ids: &[(PoolId, bool)]) {
         // Unified NFs exist to use several processors: each has its own worker.
-        let unified = purposes.iter().any(|(purpose, _)| purpose.kind.is_none());
+        let unified = pool_ids.iter().any(|(pool_id, _)| pool_id.kind.is_none());
         let each = if unified { 1 } else { usize::from(self.ues.plan.nfs) };
-        for purposes in purposes.chunks(each) {
-            self.launch_one(purposes);
+        for pool_ids in pool_ids.chunks(each) {
+            self.launch_one(pool_ids);
         }
     }
 
-    fn launch_one(&mut self, purposes: &[(Purpose, bool)]) {
+    fn launch_one(&mut self, pool_ids: &[(PoolId, bool)]) {
         let Some(number) = self.workers.scaler.number(WORKERS) else {
             tracing::error!("no free worker number; a worker is not started yet");
-            return self.workers.scaler.failed.extend(purposes);
+            return self.workers.scaler.failed.extend(pool_ids);
         };
         self.restore(number);
-        self.workers.pools.enter(&self.ues.region, number, purposes);
+        self.workers.pools.add_worker(&self.ues.region, number, pool_ids);
         // A worker that died during a step leaves its NF words behind. Its successor would seem
         // stuck or late.
         self.workers.pools.forget_worker(&self.ues.region, number);
@@ -228,7 +228,7 @@ impl Host {
             bell,
             wake_pending: false,
         });
-        self.workers.pools.up(number);
+        self.workers.pools.on_worker_started(number);
         self.workers.pools.fill();
         self.adopt_orphans();
     }

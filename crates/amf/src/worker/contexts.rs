@@ -243,7 +243,7 @@ pub(super) struct Contexts {
     snapshot: Snapshot,
     decoder: ContextDecoder,
     /// Record that was copied from the database to the region for a dead worker.
-    found: Option<Buffer>,
+    recovered: Option<Buffer>,
     /// Database operations and their times since the last query.
     operations: Vec<(StateOperation, Duration)>,
     buffer: Vec<u8>,
@@ -304,7 +304,7 @@ impl Contexts {
         }
         let here = match &mut self.location {
             ContextLocation::Private(private) => private.remove(&slot),
-            ContextLocation::Region => self.cached[place(slot)]
+            ContextLocation::Region => self.cached[cache_index(slot)]
                 .take_if(|hand| hand.slot == slot)
                 .filter(|hand| hand.record.as_ref().is_some_and(|record| region.is_current(slot, record))),
             ContextLocation::Database { .. } => None,
@@ -388,7 +388,7 @@ impl Contexts {
         if consumed > self.snapshot.consumed {
             let (deadline, pin, outbox) = (stored.deadline, stored.pin, stored.outbox());
             let record = CommitRecord { consumed, deadline, pin, context: here, outbox };
-            self.found = Some(worker.commit(slot, &self.snapshot, &record)?.buffer);
+            self.recovered = Some(worker.commit(slot, &self.snapshot, &record)?.buffer);
             region.read(slot, &mut self.snapshot);
         }
         let unsent = self.snapshot.buffer().filter(|_| !self.snapshot.sent);
@@ -428,7 +428,7 @@ impl Contexts {
         };
         let octets = forget.encode(Vec::new()).ok_or(ContextDatabaseError::Lost)?;
         let record = CommitRecord { consumed, deadline: None, pin: 0, context: &[], outbox: &octets };
-        self.found = Some(worker.commit(slot, &self.snapshot, &record)?.buffer);
+        self.recovered = Some(worker.commit(slot, &self.snapshot, &record)?.buffer);
         region.read(slot, &mut self.snapshot);
         let unsent = self.snapshot.buffer().filter(|_| !self.snapshot.sent);
         Ok(LoadResult::Tombstone { consumed, unsent })
@@ -436,8 +436,8 @@ impl Contexts {
 
     /// Returns the record that the last [`Contexts::load`] committed for a dead worker. Its effects
     /// must be sent.
-    pub(super) fn found(&mut self) -> Option<Buffer> {
-        self.found.take()
+    pub(super) fn take_recovered(&mut self) -> Option<Buffer> {
+        self.recovered.take()
     }
 
     /// Returns the database operations since the last call.
@@ -642,14 +642,14 @@ impl Contexts {
         let slot = hand.slot;
         match &mut self.location {
             ContextLocation::Private(private) => drop(private.insert(slot, hand)),
-            ContextLocation::Region if hand.record.is_some() => self.cached[place(slot)] = Some(hand),
+            ContextLocation::Region if hand.record.is_some() => self.cached[cache_index(slot)] = Some(hand),
             ContextLocation::Database { in_procedure: Some(in_procedure), .. } => drop(in_procedure.insert(slot, hand)),
             ContextLocation::Region | ContextLocation::Database { .. } => {}
         }
     }
 }
 
-fn place(slot: Slot) -> usize {
+fn cache_index(slot: Slot) -> usize {
     slot.number() as usize % MAX_CACHED_CONTEXTS
 }
 

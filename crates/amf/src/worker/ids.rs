@@ -291,7 +291,7 @@ impl IdAllocator {
 
     /// Frees numbers that a worker allocated for the UE before it died without a commit.
     /// `is_committed` returns true if the committed record has the number.
-    pub(crate) fn settle_taken(&self, slot: Slot, is_committed: impl Fn(&Dnn, u32, bool) -> bool) {
+    pub(crate) fn free_uncommitted_numbers(&self, slot: Slot, is_committed: impl Fn(&Dnn, u32, bool) -> bool) {
         let noted = self.region.noted_numbers(slot);
         if noted == [None; 2] {
             return;
@@ -348,7 +348,7 @@ impl StepIds<'_> {
     }
 
     /// Returns true if this host does not own the UE, and records that the step needs the owner.
-    fn is_left_to_owner(&mut self) -> bool {
+    fn check_needs_owner(&mut self) -> bool {
         let is_guest = self.allocator.region.is_guest(self.slot);
         self.needs_owner |= is_guest;
         is_guest
@@ -375,7 +375,7 @@ impl Identifiers for StepIds<'_> {
         if self.allocator.owner(current.bucket()) == home {
             return None;
         }
-        if self.is_left_to_owner() {
+        if self.check_needs_owner() {
             return None;
         }
         // In the same column: the UE keeps its hosts for ever.
@@ -390,7 +390,7 @@ impl Identifiers for StepIds<'_> {
     }
 
     fn address(&mut self, dnn: &Dnn, kind: PduSessionType) -> Option<SessionAddress> {
-        if self.is_left_to_owner() {
+        if self.check_needs_owner() {
             return None;
         }
         self.allocator.take(self.slot, dnn, kind)

@@ -475,7 +475,7 @@ impl NfWorker {
                 return Err(error);
             }
         };
-        if let Some(buffer) = self.contexts.found() {
+        if let Some(buffer) = self.contexts.take_recovered() {
             self.push(true, buffer.to_item());
         }
         if let LoadResult::Context { consumed, unsent } | LoadResult::Tombstone { consumed, unsent } = found
@@ -582,7 +582,7 @@ impl NfWorker {
         let ue = &mut hand.ue;
         let mut old_references = references(ue);
         old_references.push(ue.ltmsi);
-        self.ids.settle_taken(slot, |dnn, number, v6| has_address(&self.ids, ue, dnn, number, v6));
+        self.ids.free_uncommitted_numbers(slot, |dnn, number, v6| has_address(&self.ids, ue, dnn, number, v6));
         if hand.fresh && self.ids.shares() {
             // Steps are identified by this number and the LTMSI, which another UE may have had
             // before.

@@ -1,6 +1,6 @@
 //! State of the NF scaler.
 
-use crate::host::pools::Purpose;
+use crate::host::pools::PoolId;
 use crate::worker::region_layout::HOST;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
@@ -16,10 +16,10 @@ pub(in crate::host) struct NfScaler {
     pub(super) controlled: Instant,
     /// Worker numbers in use.
     numbers: [bool; 256],
-    /// By purpose: consecutive decisions with violations.
-    pub(super) late: FxHashMap<Purpose, u32>,
-    /// By purpose: consecutive decisions without a queue.
-    pub(super) quiet: FxHashMap<Purpose, u32>,
+    /// By pool: consecutive decisions with violations.
+    pub(super) late: FxHashMap<PoolId, u32>,
+    /// By pool: consecutive decisions without a queue.
+    pub(super) quiet: FxHashMap<PoolId, u32>,
     pub(super) weights: FxHashMap<u8, f64>,
     /// Worker that is being switched off.
     pub(super) stopping: Option<u8>,
@@ -30,7 +30,7 @@ pub(in crate::host) struct NfScaler {
     /// UEs whose steps crashed workers: last consumed input, and number of crashes at it.
     pub(in crate::host) suspects: FxHashMap<Slot, (u64, u8)>,
     /// NFs whose worker did not start; retried.
-    pub(in crate::host) failed: Vec<(Purpose, bool)>,
+    pub(in crate::host) failed: Vec<(PoolId, bool)>,
     /// True if the next decision is due soon, because there was work.
     pub(super) worked: bool,
 }

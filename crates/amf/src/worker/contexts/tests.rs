@@ -106,7 +106,7 @@ fn any_worker_continues_from_database_content() {
     database.commit((id, version), stored).unwrap();
     let found = second.load(&region, &mut two, slot).unwrap();
     assert!(matches!(found, LoadResult::Context { consumed: 3, unsent: Some(_) }), "{found:?}");
-    let buffer = second.found().expect("a record whose effects are to leave");
+    let buffer = second.take_recovered().expect("a record whose effects are to leave");
     assert!(region.read_outbox(buffer, &mut seen) && seen.outbox == b"not done", "it is the region's now");
 
     // The UE is removed, and the worker dies at the same place: the host frees the slot.
@@ -208,7 +208,7 @@ fn procedure_reads_and_writes_once() {
     let found = second.load(&region, &mut two, other).unwrap();
     assert!(matches!(found, LoadResult::Tombstone { consumed: 1, .. }), "{found:?}");
     let mut seen = Snapshot::default();
-    assert!(region.read_outbox(second.found().expect("it is to be told"), &mut seen));
+    assert!(region.read_outbox(second.take_recovered().expect("it is to be told"), &mut seen));
     let outbox = Outbox::decode(&seen.outbox).unwrap();
     assert!(outbox.forgets() && outbox.before.is_some(), "{outbox:?}");
 }
@@ -301,7 +301,7 @@ fn next_amf_continues_and_fenced_amf_stops() {
     database.commit((id, version), stored).unwrap();
     let found = second.contexts.load(&second.region, &mut second.worker, slot_there).unwrap();
     assert!(matches!(found, LoadResult::Context { consumed: 42, unsent: Some(_) }), "{found:?}");
-    assert!(second.contexts.found().is_some());
+    assert!(second.contexts.take_recovered().is_some());
 }
 
 /// A worker dies between the first commit of a new UE and the region's. The next worker finds the

@@ -390,7 +390,7 @@ fn worker_death_in_group_is_like_single_ue() {
     for slot in slots {
         let found = two.load(&region, slot).unwrap();
         let LoadResult::Context { consumed, unsent: Some(_) } = found else { panic!("{found:?}") };
-        seen.push((consumed, two.connections(), two.contexts.found().is_some()));
+        seen.push((consumed, two.connections(), two.contexts.take_recovered().is_some()));
     }
     let left = |found| (2, Some(2), found);
     assert_eq!(seen, [left(false), left(true), left(false), (1, Some(1), false)]);

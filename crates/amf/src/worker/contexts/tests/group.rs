@@ -70,7 +70,7 @@ fn grouped_commits_of_dead_worker_are_continued() {
         let found = amf.contexts.load(&amf.region, &mut amf.worker, slot).unwrap();
         let LoadResult::Context { consumed: there, unsent } = found else { panic!("{found:?}") };
         assert_eq!((there, unsent.is_some()), (consumed, true));
-        assert_eq!(amf.contexts.found().is_some(), consumed == 2, "its effects are to leave");
+        assert_eq!(amf.contexts.take_recovered().is_some(), consumed == 2, "its effects are to leave");
     }
     assert_eq!(amf.consumed(slots), [2, 2, 1]);
 }
