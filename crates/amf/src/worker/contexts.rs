@@ -202,7 +202,7 @@ impl LoadedContext {
     }
 
     /// Removes an answered request. Returns true if this is its first response.
-    pub(super) fn is_answered(&mut self, key: u64) -> bool {
+    pub(super) fn complete_request(&mut self, key: u64) -> bool {
         self.stored.recovery.complete_request(key)
     }
 
@@ -298,21 +298,21 @@ impl Contexts {
 
     /// Loads the context of a UE.
     pub(super) fn load(&mut self, region: &Region, worker: &mut Worker, slot: Slot) -> Result<LoadResult, StepError> {
-        if let Some(hand) = self.loaded.take() {
+        if let Some(loaded) = self.loaded.take() {
             // The loaded context was not used.
-            self.keep(hand);
+            self.keep(loaded);
         }
         let here = match &mut self.location {
             ContextLocation::Private(private) => private.remove(&slot),
             ContextLocation::Region => self.cached[cache_index(slot)]
-                .take_if(|hand| hand.slot == slot)
-                .filter(|hand| hand.record.as_ref().is_some_and(|record| region.is_current(slot, record))),
+                .take_if(|loaded| loaded.slot == slot)
+                .filter(|loaded| loaded.record.as_ref().is_some_and(|record| region.is_current(slot, record))),
             ContextLocation::Database { .. } => None,
         };
-        if let Some(hand) = here {
+        if let Some(loaded) = here {
             // This worker committed the context and passed the record to the host.
-            let found = LoadResult::Context { consumed: hand.consumed, unsent: None };
-            self.loaded = Some(hand);
+            let found = LoadResult::Context { consumed: loaded.consumed, unsent: None };
+            self.loaded = Some(loaded);
             return Ok(found);
         }
         if matches!(self.location, ContextLocation::Private(_)) || !region.read(slot, &mut self.snapshot) {
@@ -322,9 +322,9 @@ impl Contexts {
             && let Some(reference) = DatabaseRef::decode(&self.snapshot.context)
         {
             let (consumed, holds) = (self.snapshot.consumed, in_procedure.is_some());
-            let hand = in_procedure.as_mut().and_then(|in_procedure| in_procedure.remove(&slot));
-            if let Some(hand) = hand.filter(|hand| hand.consumed == consumed) {
-                self.loaded = Some(hand);
+            let loaded = in_procedure.as_mut().and_then(|in_procedure| in_procedure.remove(&slot));
+            if let Some(loaded) = loaded.filter(|loaded| loaded.consumed == consumed) {
+                self.loaded = Some(loaded);
                 let unsent = self.snapshot.buffer().filter(|_| !self.snapshot.sent);
                 return Ok(LoadResult::Context { consumed, unsent });
             }
@@ -348,7 +348,7 @@ impl Contexts {
                 Some(latest) => {
                     let ahead = latest.ahead;
                     let found = self.stored(region, worker, slot, reference, latest);
-                    self.loaded.iter_mut().for_each(|hand| hand.stored.ahead = ahead);
+                    self.loaded.iter_mut().for_each(|loaded| loaded.stored.ahead = ahead);
                     found
                 }
                 None if holds => self.remove_unfinished(region, worker, slot),
@@ -399,12 +399,12 @@ impl Contexts {
         let lost = consumed < self.snapshot.consumed;
         let consumed = consumed.max(self.snapshot.consumed);
         self.decoded(slot, consumed, Some(&context));
-        if let Some(hand) = &mut self.loaded {
+        if let Some(loaded) = &mut self.loaded {
             let reference = Some(reference);
-            hand.stored = DatabaseState { reference, version, known, step, recovery, ..DatabaseState::default() };
+            loaded.stored = DatabaseState { reference, version, known, step, recovery, ..DatabaseState::default() };
             if lost {
                 // A worker died during a procedure: its messages used these identifiers and COUNTs.
-                replica::skip(&mut hand.ue);
+                replica::skip(&mut loaded.ue);
             }
         }
         Ok(LoadResult::Context { consumed, unsent })
@@ -457,8 +457,8 @@ impl Contexts {
     }
 
     /// Returns an unused context.
-    pub(super) fn put_back(&mut self, hand: Box<LoadedContext>) {
-        self.loaded = Some(hand);
+    pub(super) fn put_back(&mut self, loaded: Box<LoadedContext>) {
+        self.loaded = Some(loaded);
     }
 
     /// Returns true if the contexts exist only in this worker's memory.
@@ -468,7 +468,7 @@ impl Contexts {
 
     /// Returns the loaded context.
     pub(super) fn current(&self) -> Option<&UeContext> {
-        self.loaded.as_ref().map(|hand| &hand.ue)
+        self.loaded.as_ref().map(|loaded| &loaded.ue)
     }
 
     /// Creates a context if there is none.
@@ -482,56 +482,56 @@ impl Contexts {
     /// Returns the loaded context for a step. Without a later [`Contexts::commit`] the stored
     /// context stays unchanged; a stateful worker loses it.
     pub(super) fn take(&mut self) -> Option<Box<LoadedContext>> {
-        let mut hand = self.loaded.take()?;
+        let mut loaded = self.loaded.take()?;
         // The perpetual part, before the step changes it.
-        if hand.parts.is_none() && matches!(self.location, ContextLocation::Region) {
-            let parts = if hand.fresh {
-                IncrementalEncoder::new(&hand.ue)
+        if loaded.parts.is_none() && matches!(self.location, ContextLocation::Region) {
+            let parts = if loaded.fresh {
+                IncrementalEncoder::new(&loaded.ue)
             } else {
-                IncrementalEncoder::from_stored(&hand.ue, &self.snapshot.context)
+                IncrementalEncoder::from_stored(&loaded.ue, &self.snapshot.context)
             };
-            hand.parts = parts.ok();
+            loaded.parts = parts.ok();
         }
-        Some(hand)
+        Some(loaded)
     }
 
     /// Commits the result of a step, unless the database must store it first. Caches the context.
     pub(super) fn commit(
         &mut self,
         worker: &mut Worker,
-        mut hand: Box<LoadedContext>,
+        mut loaded: Box<LoadedContext>,
         forgets: bool,
         terms: CommitTerms,
         outbox: &[u8],
     ) -> Result<StepOutcome, StepError> {
         let CommitTerms { consumed, deadline, pin } = terms;
         if matches!(self.location, ContextLocation::Private(_)) {
-            let slot = u64::from(hand.slot.number());
+            let slot = u64::from(loaded.slot.number());
             let packet = private_packet(worker, OUTBOX | slot, outbox)?;
             if !forgets {
-                (hand.fresh, hand.consumed) = (false, consumed);
-                self.keep(hand);
+                (loaded.fresh, loaded.consumed) = (false, consumed);
+                self.keep(loaded);
             }
             return Ok(StepOutcome::Done(CommitHandle::Private(packet)));
         }
         if matches!(self.location, ContextLocation::Database { .. }) {
-            return self.prepare(worker, hand, forgets, terms, outbox);
+            return self.prepare(worker, loaded, forgets, terms, outbox);
         }
         self.buffer.clear();
-        let before = hand.record.as_ref().unwrap_or(&self.snapshot);
+        let before = loaded.record.as_ref().unwrap_or(&self.snapshot);
         if !forgets {
-            let encoded = match &mut hand.parts {
-                Some(parts) => parts.encode(&hand.ue, &mut self.buffer).map(|_| ()),
-                None => context::encode_after(&hand.ue, &before.context, &mut self.buffer),
+            let encoded = match &mut loaded.parts {
+                Some(parts) => parts.encode(&loaded.ue, &mut self.buffer).map(|_| ()),
+                None => context::encode_after(&loaded.ue, &before.context, &mut self.buffer),
             };
             encoded.map_err(|_| CommitError::TooLarge(self.buffer.len()))?;
         }
         let record = CommitRecord { consumed, deadline, pin, context: &self.buffer, outbox };
-        let committed = worker.commit(hand.slot, before, &record)?;
-        if !forgets && hand.parts.is_some() {
-            hand.record = Some(committed.snapshot(consumed));
-            (hand.fresh, hand.consumed) = (false, consumed);
-            self.keep(hand);
+        let committed = worker.commit(loaded.slot, before, &record)?;
+        if !forgets && loaded.parts.is_some() {
+            loaded.record = Some(committed.snapshot(consumed));
+            (loaded.fresh, loaded.consumed) = (false, consumed);
+            self.keep(loaded);
         }
         Ok(StepOutcome::Done(CommitHandle::Committed(committed.buffer)))
     }
@@ -542,7 +542,7 @@ impl Contexts {
     fn prepare(
         &mut self,
         worker: &mut Worker,
-        mut hand: Box<LoadedContext>,
+        mut loaded: Box<LoadedContext>,
         forgets: bool,
         terms: CommitTerms,
         outbox: &[u8],
@@ -552,8 +552,8 @@ impl Contexts {
             return Err(CommitError::Conflict.into());
         };
         let (owner, shared) = (database.config().owner, database.config().shared);
-        let (slot, ltmsi) = (hand.slot, hand.ue.ltmsi);
-        let DatabaseState { reference, version, known, step, ahead, recovery, path } = &mut hand.stored;
+        let (slot, ltmsi) = (loaded.slot, loaded.ue.ltmsi);
+        let DatabaseState { reference, version, known, step, ahead, recovery, path } = &mut loaded.stored;
         let later = *version != 0 && (*path == CommitPath::BySmf || *path == CommitPath::Deferred && !*ahead);
         let reference = reference.get_or_insert_with(|| DatabaseRef::fresh(ltmsi, owner, consumed));
         reference.writer = Writer::this_process(worker);
@@ -563,8 +563,8 @@ impl Contexts {
             // The procedure continues.
             let record = CommitRecord { consumed, deadline, pin, context: &reference.octets(), outbox };
             let committed = worker.commit(slot, &self.snapshot, &record)?;
-            (hand.fresh, hand.consumed) = (false, consumed);
-            in_procedure.insert(slot, hand);
+            (loaded.fresh, loaded.consumed) = (false, consumed);
+            in_procedure.insert(slot, loaded);
             return Ok(StepOutcome::Done(CommitHandle::Committed(committed.buffer)));
         }
         let (version, step, ahead) = (*version, *step + 1, *ahead);
@@ -572,7 +572,7 @@ impl Contexts {
         let stored = UeRecord { owner, step, removed: forgets, consumed, deadline, pin, ..UeRecord::default() };
         let mut stored = UeRecord { recovery, known, ..stored };
         if !forgets {
-            stored.context = context::encode(&hand.ue, Vec::new()).map_err(|_| CommitError::TooLarge(0))?;
+            stored.context = context::encode(&loaded.ue, Vec::new()).map_err(|_| CommitError::TooLarge(0))?;
         }
         if let Some(later) = content_ahead(&stored, reference).filter(|_| later && !forgets) {
             let record = CommitRecord { consumed, deadline, pin, context: &later, outbox };
@@ -624,26 +624,28 @@ impl Contexts {
     fn commit_alone(
         &mut self,
         worker: &mut Worker,
-        hand: Box<LoadedContext>,
+        loaded: Box<LoadedContext>,
         forgets: bool,
         terms: CommitTerms,
         outbox: &[u8],
     ) -> Result<CommitHandle, StepError> {
-        match self.commit(worker, hand, forgets, terms, outbox)? {
+        match self.commit(worker, loaded, forgets, terms, outbox)? {
             StepOutcome::Done(done) => Ok(done),
             StepOutcome::Pending(pending) => self.store(worker, vec![*pending]).remove(0),
         }
     }
 
-    fn keep(&mut self, hand: Box<LoadedContext>) {
-        if hand.fresh {
+    fn keep(&mut self, loaded: Box<LoadedContext>) {
+        if loaded.fresh {
             return;
         }
-        let slot = hand.slot;
+        let slot = loaded.slot;
         match &mut self.location {
-            ContextLocation::Private(private) => drop(private.insert(slot, hand)),
-            ContextLocation::Region if hand.record.is_some() => self.cached[cache_index(slot)] = Some(hand),
-            ContextLocation::Database { in_procedure: Some(in_procedure), .. } => drop(in_procedure.insert(slot, hand)),
+            ContextLocation::Private(private) => drop(private.insert(slot, loaded)),
+            ContextLocation::Region if loaded.record.is_some() => self.cached[cache_index(slot)] = Some(loaded),
+            ContextLocation::Database { in_procedure: Some(in_procedure), .. } => {
+                drop(in_procedure.insert(slot, loaded))
+            }
             ContextLocation::Region | ContextLocation::Database { .. } => {}
         }
     }

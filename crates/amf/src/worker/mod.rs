@@ -31,7 +31,7 @@ use outbox::{Outbox, Summary};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use region_layout::RegionLayout;
-use smf_requests::{commit_path, implied, is_refusal, remember, taken_before};
+use smf_requests::{commit_path, implied_create_key, is_refusal, record_for_takeover, stored_transfer_result};
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -492,14 +492,14 @@ impl NfWorker {
             self.return_to_host(sequence, octets);
             return Ok(EventOutcome::Ended(false));
         };
-        let again = message.repeat_key();
+        let repeat_key = message.repeat_key();
         self.waited = clock().since(message.queued_at(arrived)).0;
         let event = event.or_else(|| message.into_event());
         let Some(event) = event else { return Ok(EventOutcome::Ended(false)) };
         let answered = matches!(&event, Event::Smf { response: SmfResponse::Created(_) | SmfResponse::Done(_), .. });
         let numbers = (sequence, input);
         let stepped =
-            catch_unwind(AssertUnwindSafe(|| self.step((nf, slot), numbers, (event, arrived), (again, answered))));
+            catch_unwind(AssertUnwindSafe(|| self.step((nf, slot), numbers, (event, arrived), (repeat_key, answered))));
         match stepped {
             Ok(result) => result,
             Err(_) => {
@@ -565,25 +565,25 @@ impl NfWorker {
         (nf, slot): (usize, Slot),
         (sequence, input): (u64, u64),
         (mut event, arrived): (Event<'_>, vireo_types::Instant),
-        (again, answered): (RepeatKey, bool),
+        (repeat_key, answered): (RepeatKey, bool),
     ) -> Result<EventOutcome, StepError> {
         let now = clock();
-        let Some(mut hand) = self.contexts.take() else { return Ok(EventOutcome::Ended(false)) };
-        let again = if self.contexts.are_shared() { again } else { RepeatKey::No };
-        if let RepeatKey::Answer(key) = again
-            && !hand.is_answered(key)
+        let Some(mut loaded) = self.contexts.take() else { return Ok(EventOutcome::Ended(false)) };
+        let repeat_key = if self.contexts.are_shared() { repeat_key } else { RepeatKey::No };
+        if let RepeatKey::Answer(key) = repeat_key
+            && !loaded.complete_request(key)
         {
             // A new owner repeated the request and has processed the response.
-            self.contexts.put_back(hand);
+            self.contexts.put_back(loaded);
             return Ok(EventOutcome::Ended(false));
         }
-        let implied = implied(&mut event, &hand, self.contexts.are_shared());
-        let before = (!hand.fresh).then(|| Summary::new(&hand.ue));
-        let ue = &mut hand.ue;
+        let implied = implied_create_key(&mut event, &loaded, self.contexts.are_shared());
+        let before = (!loaded.fresh).then(|| Summary::new(&loaded.ue));
+        let ue = &mut loaded.ue;
         let mut old_references = references(ue);
         old_references.push(ue.ltmsi);
         self.ids.free_uncommitted_numbers(slot, |dnn, number, v6| has_address(&self.ids, ue, dnn, number, v6));
-        if hand.fresh && self.ids.shares() {
+        if loaded.fresh && self.ids.shares() {
             // Steps are identified by this number and the LTMSI, which another UE may have had
             // before.
             ue.sequence = u64::from(self.rng.next_u32() >> 4);
@@ -600,9 +600,9 @@ impl NfWorker {
             ids: &mut ids,
             ran: &self.ran,
         };
-        let outcome = match taken_before(&hand, again) {
+        let outcome = match stored_transfer_result(&loaded, repeat_key) {
             Some(outcome) => outcome,
-            None => engine::step(&mut hand.ue, event, &mut env),
+            None => engine::step(&mut loaded.ue, event, &mut env),
         };
         self.pace.use_added_time();
         let may_propose = !ids.needs_owner() && outcome.effects.iter().all(Effect::may_be_proposed);
@@ -613,19 +613,19 @@ impl NfWorker {
         // The response is still to come and will complete the input.
         let input = if is_refused { 0 } else { input };
         if let (Some(key), false) = (implied, is_refused) {
-            hand.is_answered(key);
+            loaded.complete_request(key);
         }
-        let ue = &hand.ue;
+        let ue = &loaded.ue;
         let runs = kind::procedure_in_progress(ue).is_some();
         let mut outbox = new_outbox(ue, (now, input), before, &old_references, outcome);
         let deadline = outbox.deadline;
         // A commit record stores the deadline beside its outbox.
         outbox.deadline = deadline.filter(|_| self.contexts.are_private());
         if self.contexts.are_shared() {
-            remember(&mut hand, &outbox, again);
+            record_for_takeover(&mut loaded, &outbox, repeat_key);
         }
         if self.contexts.are_shared_with_smf() {
-            hand.set_path(commit_path(&outbox.effects, answered));
+            loaded.set_path(commit_path(&outbox.effects, answered));
         }
         let octets = outbox.encode(std::mem::take(&mut self.outbox));
         let mut octets = octets.ok_or(CommitError::TooLarge(0))?;
@@ -635,7 +635,7 @@ impl NfWorker {
         let forgets = outbox.forgets();
         let done = self.contexts.commit(
             &mut self.worker,
-            hand,
+            loaded,
             forgets,
             CommitTerms { consumed: sequence, deadline, pin },
             &octets,

@@ -11,12 +11,12 @@ use vireo_ops::ue_record::PendingSmfRequest;
 
 /// Returns the key of the SMF request that a transfer answers. The answer is valid only for an open
 /// request of this UE.
-pub(super) fn implied(event: &mut Event<'_>, hand: &LoadedContext, are_shared: bool) -> Option<u64> {
+pub(super) fn implied_create_key(event: &mut Event<'_>, loaded: &LoadedContext, are_shared: bool) -> Option<u64> {
     let Event::Transfer(transfer) = event else { return None };
     let created = transfer.created.as_mut()?;
-    let (asker, ue) = (ltmsi_of_key(created.key), &hand.ue);
-    let is_ours = || asker == ue.ltmsi || references(ue).contains(&asker);
-    created.open &= if are_shared { hand.has_request(created.key) } else { is_ours() };
+    let (requester, ue) = (ltmsi_of_key(created.key), &loaded.ue);
+    let is_ours = || requester == ue.ltmsi || references(ue).contains(&requester);
+    created.open &= if are_shared { loaded.has_request(created.key) } else { is_ours() };
     Some(created.key)
 }
 
@@ -25,9 +25,9 @@ pub(super) fn is_refusal(effect: &Effect) -> bool {
 }
 
 /// Returns the stored result of a repeated transfer, which is not executed again.
-pub(super) fn taken_before(hand: &LoadedContext, again: RepeatKey) -> Option<StepOutput> {
-    let RepeatKey::Transfer(key, token) = again else { return None };
-    let result = hand.result_of(key)?;
+pub(super) fn stored_transfer_result(loaded: &LoadedContext, repeat_key: RepeatKey) -> Option<StepOutput> {
+    let RepeatKey::Transfer(key, token) = repeat_key else { return None };
+    let result = loaded.result_of(key)?;
     Some(StepOutput { effects: vec![Effect::N1N2TransferReply { token, result, sm_context: None }], notes: Vec::new() })
 }
 
@@ -42,18 +42,18 @@ pub(super) fn commit_path(effects: &[Effect], answered: bool) -> CommitPath {
 }
 
 /// Records the requests and results of a step in the UE's record, for a takeover.
-pub(super) fn remember(hand: &mut LoadedContext, outbox: &Outbox, again: RepeatKey) {
+pub(super) fn record_for_takeover(loaded: &mut LoadedContext, outbox: &Outbox, repeat_key: RepeatKey) {
     for (n, effect) in outbox.effects.iter().enumerate() {
-        match (effect, again) {
+        match (effect, repeat_key) {
             (Effect::SmfRequest { number, request, sm_context }, _) => {
                 let (request, sm_context) = (request.clone(), sm_context.clone());
-                hand.add_request(PendingSmfRequest { key: outbox.key_of(n), number: *number, request, sm_context });
+                loaded.add_request(PendingSmfRequest { key: outbox.key_of(n), number: *number, request, sm_context });
             }
             // A result with an SM context is stored by the SMF, which repeats the transfer.
             (Effect::N1N2TransferReply { token, result, sm_context: None }, RepeatKey::Transfer(key, of))
-                if *token == of && *result != N1N2TransferResult::Unknown && hand.result_of(key).is_none() =>
+                if *token == of && *result != N1N2TransferResult::Unknown && loaded.result_of(key).is_none() =>
             {
-                hand.add_transfer_result(key, *result);
+                loaded.add_transfer_result(key, *result);
             }
             _ => {}
         }

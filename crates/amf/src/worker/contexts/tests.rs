@@ -46,9 +46,9 @@ impl Drop for Server {
 fn step(contexts: &mut Contexts, region: &Region, worker: &mut Worker, slot: Slot, input: u64) -> LoadResult {
     let found = contexts.load(region, worker, slot).unwrap();
     contexts.fresh(region, slot, found);
-    let mut hand = contexts.take().expect("a context");
-    hand.ue.connections += 1;
-    contexts.commit_alone(worker, hand, false, CommitTerms::from_input(input), b"outbox").unwrap();
+    let mut loaded = contexts.take().expect("a context");
+    loaded.ue.connections += 1;
+    contexts.commit_alone(worker, loaded, false, CommitTerms::from_input(input), b"outbox").unwrap();
     found
 }
 
@@ -137,8 +137,8 @@ fn without_a_database_a_step_is_void() {
     let mut contexts = Contexts::new(Location::Database(nowhere));
     let found = contexts.load(&region, &mut worker, slot).unwrap();
     contexts.fresh(&region, slot, found);
-    let hand = contexts.take().unwrap();
-    assert!(contexts.commit_alone(&mut worker, hand, false, CommitTerms::from_input(1), b"outbox").is_err());
+    let loaded = contexts.take().unwrap();
+    assert!(contexts.commit_alone(&mut worker, loaded, false, CommitTerms::from_input(1), b"outbox").is_err());
     assert!(!region.read(slot, &mut Snapshot::default()), "nothing has happened");
 }
 
@@ -151,23 +151,25 @@ fn step_of(
 ) -> LoadResult {
     let found = contexts.load(region, worker, slot).unwrap();
     contexts.fresh(region, slot, found);
-    let mut hand = contexts.take().expect("a context");
-    hand.ue.connections += 1;
+    let mut loaded = contexts.take().expect("a context");
+    loaded.ue.connections += 1;
     let left = Outbox {
         at: vireo_types::Instant(1),
-        ltmsi: hand.ue.ltmsi,
-        key: vireo_core::step::idempotency_key(hand.ue.ltmsi, input as u32),
+        ltmsi: loaded.ue.ltmsi,
+        key: vireo_core::step::idempotency_key(loaded.ue.ltmsi, input as u32),
         input: 0,
         deadline: None,
         before: None,
-        after: Some(crate::worker::outbox::Summary::new(&hand.ue)),
+        after: Some(crate::worker::outbox::Summary::new(&loaded.ue)),
         settled: Vec::new(),
         seids: Vec::new(),
         effects: Vec::new(),
         notes: Vec::new(),
     };
     let octets = left.encode(Vec::new()).unwrap();
-    contexts.commit_alone(worker, hand, false, CommitTerms { consumed: input, deadline: None, pin }, &octets).unwrap();
+    contexts
+        .commit_alone(worker, loaded, false, CommitTerms { consumed: input, deadline: None, pin }, &octets)
+        .unwrap();
     found
 }
 
@@ -235,9 +237,9 @@ impl Amf {
     fn step(&mut self, slot: Slot, input: u64, outbox: &[u8]) -> Result<CommitHandle, StepError> {
         let found = self.contexts.load(&self.region, &mut self.worker, slot)?;
         self.contexts.fresh(&self.region, slot, found);
-        let mut hand = self.contexts.take().expect("a context");
-        hand.ue.connections += 1;
-        self.contexts.commit_alone(&mut self.worker, hand, false, CommitTerms::from_input(input), outbox)
+        let mut loaded = self.contexts.take().expect("a context");
+        loaded.ue.connections += 1;
+        self.contexts.commit_alone(&mut self.worker, loaded, false, CommitTerms::from_input(input), outbox)
     }
 
     /// Enters a record that another AMF has left, as the host does.
@@ -271,8 +273,8 @@ fn next_amf_continues_and_fenced_amf_stops() {
     let id = database_ref(&first.region, slot).id;
     // The first AMF is stopped before the commit of a third step.
     first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
-    let mut hand = first.contexts.take().unwrap();
-    hand.ue.connections += 1;
+    let mut loaded = first.contexts.take().unwrap();
+    loaded.ue.connections += 1;
 
     let taker = config(2);
     let mut claim = BucketClaim::new(&taker);
@@ -286,7 +288,7 @@ fn next_amf_continues_and_fenced_amf_stops() {
     assert_eq!(second.contexts.current().map(|ue| ue.connections), Some(2));
 
     // The first AMF wakes up: its step is void, and so is the next one.
-    let woken = first.contexts.commit_alone(&mut first.worker, hand, false, CommitTerms::from_input(3), b"three");
+    let woken = first.contexts.commit_alone(&mut first.worker, loaded, false, CommitTerms::from_input(3), b"three");
     assert!(matches!(woken, Err(StepError::Database(ContextDatabaseError::Foreign))), "{woken:?}");
     assert_eq!(first.region.consumed_of(slot), 2, "nothing has happened there");
     let begun = first.step(slot, 4, b"four");
@@ -334,14 +336,14 @@ fn largest_radio_capability_has_room() {
     for input in 1..4 {
         let found = contexts.load(&region, &mut worker, slot).unwrap();
         contexts.fresh(&region, slot, found);
-        let mut hand = contexts.take().expect("a context");
+        let mut loaded = contexts.take().expect("a context");
         if input > 1 {
-            assert_eq!(hand.ue.radio_capability, vec![7; UE_CAPABILITY_OCTETS]);
-            assert_eq!(hand.ue.reachability.paging.other.whole, vec![9; UE_CAPABILITY_OCTETS]);
+            assert_eq!(loaded.ue.radio_capability, vec![7; UE_CAPABILITY_OCTETS]);
+            assert_eq!(loaded.ue.reachability.paging.other.whole, vec![9; UE_CAPABILITY_OCTETS]);
         }
-        hand.ue.radio_capability = vec![7; UE_CAPABILITY_OCTETS];
-        hand.ue.reachability.paging.other.whole = vec![9; UE_CAPABILITY_OCTETS];
+        loaded.ue.radio_capability = vec![7; UE_CAPABILITY_OCTETS];
+        loaded.ue.reachability.paging.other.whole = vec![9; UE_CAPABILITY_OCTETS];
         let outbox = vec![3; NGAP_PDU_OCTETS + 1024];
-        contexts.commit_alone(&mut worker, hand, false, CommitTerms::from_input(input), &outbox).unwrap();
+        contexts.commit_alone(&mut worker, loaded, false, CommitTerms::from_input(input), &outbox).unwrap();
     }
 }

@@ -79,9 +79,9 @@ impl Nf {
     fn step(&mut self, region: &Region, slot: Slot, input: u64) -> Result<LoadResult, StepError> {
         let found = self.load(region, slot)?;
         self.contexts.fresh(region, slot, found);
-        let mut hand = self.contexts.take().expect("a context");
-        hand.ue.connections += 1;
-        self.contexts.commit_alone(&mut self.worker, hand, false, CommitTerms::from_input(input), b"outbox")?;
+        let mut loaded = self.contexts.take().expect("a context");
+        loaded.ue.connections += 1;
+        self.contexts.commit_alone(&mut self.worker, loaded, false, CommitTerms::from_input(input), b"outbox")?;
         Ok(found)
     }
 
@@ -130,7 +130,7 @@ fn next_load_waits_for_pending_write() {
     assert!(matches!(one.step(&region, slot, 1), Ok(LoadResult::Nothing)), "it goes on at once");
     assert_eq!(region.consumed_of(slot), 1, "what it wants done leaves");
     assert_eq!(records.clone().list_ids("amf"), Ok(Vec::new()), "nothing is written yet");
-    let error = one.load(&region, slot).expect_err("it has it in hand");
+    let error = one.load(&region, slot).expect_err("it has it in loaded");
     assert!(error.passes(), "{error}");
     let opens = std::thread::spawn({
         let gate = one.gate.clone();
@@ -174,9 +174,9 @@ fn unwritten_commit_of_dead_worker_is_continued() {
     drop(worker);
     let found = two.load(&region, slot).unwrap();
     assert!(matches!(found, LoadResult::Context { consumed: 3, unsent: Some(_) }), "{found:?}");
-    let Some(hand) = two.contexts.loaded.as_deref() else { panic!("a context") };
-    assert_eq!((hand.ue.connections, hand.ue.sequence), (3, 0), "nothing is lost, and no name or COUNT skipped");
-    let wanted: Vec<&[u8]> = hand.stored.recovery.outboxes.iter().map(|wanted| &wanted.outbox[..]).collect();
+    let Some(loaded) = two.contexts.loaded.as_deref() else { panic!("a context") };
+    assert_eq!((loaded.ue.connections, loaded.ue.sequence), (3, 0), "nothing is lost, and no name or COUNT skipped");
+    let wanted: Vec<&[u8]> = loaded.stored.recovery.outboxes.iter().map(|wanted| &wanted.outbox[..]).collect();
     assert_eq!(wanted, [b"outbox"], "the last one, as the region knows what was done");
     // A UE that was never written.
     let found = two.load(&region, other).unwrap();
@@ -185,11 +185,11 @@ fn unwritten_commit_of_dead_worker_is_continued() {
     // Late writes of the dead worker come before the next commit, and after it.
     let found = two.load(&region, slot).unwrap();
     assert!(matches!(found, LoadResult::Context { consumed: 3, .. }), "{found:?}");
-    let hand = two.contexts.take().unwrap();
+    let loaded = two.contexts.take().unwrap();
     gate.shut(false);
     drop(contexts);
     let late =
-        two.contexts.commit_alone(&mut two.worker, hand, false, CommitTerms::from_input(4), b"outbox").unwrap_err();
+        two.contexts.commit_alone(&mut two.worker, loaded, false, CommitTerms::from_input(4), b"outbox").unwrap_err();
     assert!(late.passes(), "{late}");
     two.step_at_last(&region, slot, 4);
     for (slot, steps) in [(slot, 4), (other, 2)] {
@@ -198,7 +198,7 @@ fn unwritten_commit_of_dead_worker_is_continued() {
     }
 }
 
-/// A worker dies between the hand-over of a commit to writers and the region's commit. Another
+/// A worker dies between the loaded-over of a commit to writers and the region's commit. Another
 /// worker processes the event again with another result. That result counts, even if the dead
 /// worker's is written first.
 #[test]
@@ -211,7 +211,7 @@ fn sent_effects_outrank_late_write() {
     one.written(&region, slot);
     [&one, &two].into_iter().for_each(|nf| nf.gate.shut(true));
     let ContextLocation::Database { database, .. } = &mut one.contexts.location else { panic!("elsewhere") };
-    let id = one.contexts.loaded.as_deref().and_then(|hand| hand.stored.reference).expect("a record").id;
+    let id = one.contexts.loaded.as_deref().and_then(|loaded| loaded.stored.reference).expect("a record").id;
     let (version, mut stored) = database.read(id).unwrap().expect("written");
     let mut ue = context::decode(&stored.context).unwrap();
     ue.connections = 77;
@@ -298,11 +298,11 @@ impl Nf {
         let begin = |slot: &Slot| {
             let found = self.load(region, *slot).unwrap();
             assert!(matches!(found, LoadResult::Context { .. }), "{found:?}");
-            let mut hand = self.contexts.take().expect("a context");
-            hand.ue.connections += 1;
+            let mut loaded = self.contexts.take().expect("a context");
+            loaded.ue.connections += 1;
             match self
                 .contexts
-                .commit(&mut self.worker, hand, false, CommitTerms::from_input(input), b"outbox")
+                .commit(&mut self.worker, loaded, false, CommitTerms::from_input(input), b"outbox")
                 .unwrap()
             {
                 StepOutcome::Pending(pending) => *pending,
@@ -382,7 +382,7 @@ fn worker_death_in_group_is_like_single_ue() {
     assert!(one.store_all(vec![third]).iter().all(Result::is_ok));
     let ContextLocation::Database { database, .. } = &mut one.contexts.location else { panic!("elsewhere") };
     let fourth = database.commit_all(vec![handed_over(&pending.next().expect("four"))]);
-    assert!(fourth.iter().all(Result::is_ok), "it is in hand: {fourth:?}");
+    assert!(fourth.iter().all(Result::is_ok), "it is in loaded: {fourth:?}");
     let Nf { gate, worker, contexts } = one;
     drop(worker);
     two.contexts.prefetch(&region, slots.into_iter());

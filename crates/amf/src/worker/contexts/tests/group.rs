@@ -19,9 +19,9 @@ impl Amf {
     fn begin(&mut self, slot: Slot, input: u64) -> PendingCommit {
         let found = self.contexts.load(&self.region, &mut self.worker, slot).unwrap();
         assert!(matches!(found, LoadResult::Context { .. }), "{found:?}");
-        let mut hand = self.contexts.take().expect("a context");
-        hand.ue.connections += 1;
-        match self.contexts.commit(&mut self.worker, hand, false, CommitTerms::from_input(input), b"two").unwrap() {
+        let mut loaded = self.contexts.take().expect("a context");
+        loaded.ue.connections += 1;
+        match self.contexts.commit(&mut self.worker, loaded, false, CommitTerms::from_input(input), b"two").unwrap() {
             StepOutcome::Pending(pending) => *pending,
             StepOutcome::Done(done) => panic!("nothing is stored: {done:?}"),
         }

@@ -24,10 +24,10 @@ impl Amf {
     fn run_step(&mut self, slot: Slot, input: u64, path: CommitPath) -> Result<CommitHandle, StepError> {
         let found = self.contexts.load(&self.region, &mut self.worker, slot)?;
         self.contexts.fresh(&self.region, slot, found);
-        let mut hand = self.contexts.take().expect("a context");
-        hand.ue.connections += 1;
-        hand.set_path(path);
-        self.contexts.commit_alone(&mut self.worker, hand, false, CommitTerms::from_input(input), &[input as u8])
+        let mut loaded = self.contexts.take().expect("a context");
+        loaded.ue.connections += 1;
+        loaded.set_path(path);
+        self.contexts.commit_alone(&mut self.worker, loaded, false, CommitTerms::from_input(input), &[input as u8])
     }
 
     /// Returns the database operations since the last call.
@@ -144,25 +144,25 @@ fn uncommitted_response_is_requested_again() {
     let mut first = amf(1, &records);
     let slot = first.host.insert(Ltmsi::from_raw(7)).unwrap();
     first.run_step(slot, 1, CommitPath::Committed).unwrap();
-    let add_request = |hand: &mut LoadedContext| {
+    let add_request = |loaded: &mut LoadedContext| {
         let request = vireo_core::sba::SmfRequest::Release { reference: "x".into() };
-        hand.add_request(PendingSmfRequest { key: 3, number: 1, request, sm_context: None });
+        loaded.add_request(PendingSmfRequest { key: 3, number: 1, request, sm_context: None });
     };
     let found = first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
     assert!(matches!(found, LoadResult::Context { .. }));
-    let mut hand = first.contexts.take().unwrap();
-    add_request(&mut hand);
-    hand.set_path(CommitPath::BySmf);
-    first.contexts.commit_alone(&mut first.worker, hand, false, CommitTerms::from_input(2), b"asks").unwrap();
+    let mut loaded = first.contexts.take().unwrap();
+    add_request(&mut loaded);
+    loaded.set_path(CommitPath::BySmf);
+    first.contexts.commit_alone(&mut first.worker, loaded, false, CommitTerms::from_input(2), b"asks").unwrap();
     assert!(smf(&records, &first.delegated_commit(slot), b"{}"));
     first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
-    let mut hand = first.contexts.take().unwrap();
-    assert!(hand.is_answered(3));
-    hand.set_path(CommitPath::Deferred);
-    first.contexts.commit_alone(&mut first.worker, hand, false, CommitTerms::from_input(3), b"").unwrap();
+    let mut loaded = first.contexts.take().unwrap();
+    assert!(loaded.complete_request(3));
+    loaded.set_path(CommitPath::Deferred);
+    first.contexts.commit_alone(&mut first.worker, loaded, false, CommitTerms::from_input(3), b"").unwrap();
     // This AMF knows the response, the new owner does not.
     first.contexts.load(&first.region, &mut first.worker, slot).unwrap();
-    assert!(!first.contexts.take().unwrap().is_answered(3));
+    assert!(!first.contexts.take().unwrap().complete_request(3));
     let (id, _) = claim(&records, 2);
     let mut database = ContextDatabase::over(config(2), &records);
     let (_, stored) = database.read(id).unwrap().unwrap();
@@ -206,12 +206,12 @@ fn amf_commit_keeps_concurrent_smf_commit() {
     amf.run_step(slot, 2, CommitPath::BySmf).unwrap();
     let delegated_commit = amf.delegated_commit(slot);
     amf.contexts.load(&amf.region, &mut amf.worker, slot).unwrap();
-    let mut hand = amf.contexts.take().unwrap();
-    hand.ue.connections += 1;
+    let mut loaded = amf.contexts.take().unwrap();
+    loaded.ue.connections += 1;
     for octets in [b"1", b"2", b"3"] {
         assert!(smf(&records, &delegated_commit, octets));
     }
-    amf.contexts.commit_alone(&mut amf.worker, hand, false, CommitTerms::from_input(3), b"x").unwrap();
+    amf.contexts.commit_alone(&mut amf.worker, loaded, false, CommitTerms::from_input(3), b"x").unwrap();
     assert_eq!(amf.steps(slot).unwrap(), 3);
     let there = records.clone().load(&[shared_record::name(delegated_commit.record)]).unwrap().remove(0).unwrap();
     assert_eq!(there.part(&shared_record::sm_context_part_name(5)), Some(&b"3"[..]));
