@@ -210,7 +210,7 @@ impl ControllerClient {
             if let Some(reply) = reply {
                 return Ok((client, reply));
             }
-            client.is_partitioned()?;
+            client.check_acceptable()?;
             if Instant::now() > deadline {
                 let address = client.candidates.configured().to_owned();
                 let cause = client.cause.take().unwrap_or(FrameError::Io(std::io::ErrorKind::TimedOut.into()));
@@ -220,9 +220,9 @@ impl ControllerClient {
         }
     }
 
-    /// Returns an error if no controller will ever accept this member. If there are several, all
-    /// are tried first.
-    fn is_partitioned(&mut self) -> Result<(), LinkError> {
+    /// Checks that a controller may still accept this member. Returns an error only after all have
+    /// refused it for good.
+    fn check_acceptable(&mut self) -> Result<(), LinkError> {
         let Some(address) = self.candidates.exhausted() else { return Ok(()) };
         let Some(cause) = self.cause.take_if(|cause| cause.is_permanent()) else { return Ok(()) };
         Err(LinkError::Incompatible { address, cause })
@@ -435,7 +435,7 @@ impl ControllerClient {
     }
 
     /// Returns true if the connection was replaced since the last call.
-    pub fn is_fresh(&mut self) -> bool {
+    pub fn take_reconnected(&mut self) -> bool {
         std::mem::take(&mut self.fresh)
     }
 

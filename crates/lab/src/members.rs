@@ -149,7 +149,7 @@ impl ClusterProcess {
     }
 
     /// Notes that the controller was asked to drain the process.
-    pub(crate) fn is_to_leave(&mut self) {
+    pub(crate) fn mark_leaving(&mut self) {
         self.leaves = true;
     }
 

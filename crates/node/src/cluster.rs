@@ -139,7 +139,7 @@ impl BalancerNode {
         };
         let mut fleet = Fleet::join(listener, fleet_config, Arc::clone(&metrics))?;
         if !several {
-            fleet.is_only_balancer();
+            fleet.set_only_balancer();
         }
         // Another balancer may take over, or another process if this is the only one.
         let identity = N4Identity { recovery: fleet.assignment().recovery, is_shared: true };

@@ -40,7 +40,7 @@ impl Pool {
         }
     }
 
-    fn is_taken(&mut self, number: u32) {
+    fn mark_in_use(&mut self, number: u32) {
         let (word, bit) = (&mut self.used[number as usize / 64], 1 << (number % 64));
         self.count += u32::from(*word & bit == 0);
         *word |= bit;
@@ -71,7 +71,7 @@ impl Addresses {
 
     /// Sets the start of the next search in each pool. A repeated create request passes the same
     /// value, and so tries the same addresses.
-    pub(super) fn look_from(&mut self, at: u64) {
+    pub(super) fn set_search_start(&mut self, at: u64) {
         for pool in self.0.iter_mut().flat_map(|(_, pools)| pools.iter_mut().flatten()) {
             pool.next = (at % u64::from(pool.range.size().max(1))) as u32;
         }
@@ -82,17 +82,17 @@ impl Addresses {
     }
 
     /// Marks addresses as in use.
-    pub(super) fn are_taken(&mut self, dnn: &Dnn, address: &SessionAddress) {
+    pub(super) fn mark_in_use(&mut self, dnn: &Dnn, address: &SessionAddress) {
         let Some([ipv4, ipv6]) = self.pools(dnn) else { return };
         if let (Some(pool), Some(address)) = (ipv4, address.ipv4)
             && let Some(number) = pool.range.index_of_ipv4(address)
         {
-            pool.is_taken(number);
+            pool.mark_in_use(number);
         }
         if let (Some(pool), Some(prefix)) = (ipv6, address.ipv6_prefix)
             && let Some(number) = pool.range.index_of_ipv6(prefix)
         {
-            pool.is_taken(number);
+            pool.mark_in_use(number);
         }
     }
 
@@ -165,8 +165,8 @@ mod tests {
         assert_eq!(both.ipv4, all[5].ipv4);
         // An address marked as in use twice.
         addresses.release(&dnn, &all[7]);
-        addresses.are_taken(&dnn, &all[7]);
-        addresses.are_taken(&dnn, &all[7]);
+        addresses.mark_in_use(&dnn, &all[7]);
+        addresses.mark_in_use(&dnn, &all[7]);
         assert_eq!(addresses.address(&dnn, PduSessionType::Ipv4), None);
         // If the second kind is exhausted, the first address is freed.
         let taken: Vec<_> = std::iter::from_fn(|| addresses.address(&dnn, PduSessionType::Ipv6)).collect();

@@ -253,7 +253,7 @@ impl Sessions {
 
     /// Adds an SM context of a previous SMF and repeats its pending messages.
     pub(super) fn restore(&mut self, ltmsi: Ltmsi, session: &Session, now: Instant) {
-        self.means.addresses.are_taken(&session.sm.terms.dnn, &session.sm.address);
+        self.means.addresses.mark_in_use(&session.sm.terms.dnn, &session.sm.address);
         for leave in session.pending_messages(&self.means.root, now) {
             self.emit(ltmsi, session, leave);
         }

@@ -166,7 +166,7 @@ impl Fleet {
     }
 
     /// Declares that the cluster never has another balancer.
-    pub fn is_only_balancer(&mut self) {
+    pub fn set_only_balancer(&mut self) {
         self.machine.set_only_balancer();
     }
 
@@ -319,7 +319,7 @@ impl Fleet {
             ToMember::Cordoned(hosts) => cordoned = Some(hosts),
             _ => {}
         });
-        if controller.is_fresh()
+        if controller.take_reconnected()
             && let Some(fd) = controller.fd()
             && let Err(error) =
                 epoll::add(&self.io.epoll, fd, epoll::EventData::new_u64(CONTROLLER), epoll::EventFlags::IN)

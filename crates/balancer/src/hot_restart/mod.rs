@@ -291,7 +291,7 @@ impl ReceivedState {
         let mut fleet = Fleet::resume(snapshot.fleet, &mut sockets, config, Arc::clone(&metrics))?;
         let view = fleet.view();
         if by.cluster.controllers.is_empty() {
-            fleet.is_only_balancer();
+            fleet.set_only_balancer();
         }
         let (mut balancer, stopper) = Balancer::from_predecessor(by.endpoint, n4, fleet, snapshot.first, metrics)?;
         balancer.associations = snapshot.associations.into_iter().map(Association::resumed).collect();

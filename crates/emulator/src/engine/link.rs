@@ -163,9 +163,10 @@ impl NodeLink {
         pdus.len()
     }
 
-    /// Returns true if a lost association has already delivered this UE-associated message.
+    /// Records a UE-associated message. Returns true if a lost association has already delivered
+    /// it.
     /// Messages without a UE may legitimately have equal content.
-    pub(super) fn is_repeat(&mut self, by: u8, pdu: &[u8], now_us: u64) -> bool {
+    pub(super) fn check_repeat(&mut self, by: u8, pdu: &[u8], now_us: u64) -> bool {
         if now_us > self.repeats_until_us && !self.repeats.is_empty() {
             self.repeats.clear();
         }
@@ -462,13 +463,17 @@ mod tests {
         up(&mut link, 0, true);
         up(&mut link, 1, true);
         let pdus = [1u8, 2, 3].map(|n| downlink(vireo_types::RanUeNgapId(1), &[0x7e, n]));
-        assert!(!link.is_repeat(1, &pdus[0], 1) && !link.is_repeat(1, &pdus[1], 1) && !link.is_repeat(0, &pdus[2], 1));
-        assert!(!link.is_repeat(1, &pdus[0], 1), "no association is gone: it is judged as any other message");
+        assert!(
+            !link.check_repeat(1, &pdus[0], 1)
+                && !link.check_repeat(1, &pdus[1], 1)
+                && !link.check_repeat(0, &pdus[2], 1)
+        );
+        assert!(!link.check_repeat(1, &pdus[0], 1), "no association is gone: it is judged as any other message");
         link.on_association_lost(1, 10);
-        assert!(link.is_repeat(0, &pdus[0], 20));
-        assert!(!link.is_repeat(0, &pdus[0], 20), "once");
-        assert!(!link.is_repeat(0, &pdus[2], 20), "it was heard by the one that lives");
-        assert!(!link.is_repeat(0, &pdus[1], 10 + REPEATED_US + 1), "that is too long ago");
+        assert!(link.check_repeat(0, &pdus[0], 20));
+        assert!(!link.check_repeat(0, &pdus[0], 20), "once");
+        assert!(!link.check_repeat(0, &pdus[2], 20), "it was heard by the one that lives");
+        assert!(!link.check_repeat(0, &pdus[1], 10 + REPEATED_US + 1), "that is too long ago");
     }
 
     #[test]

@@ -58,9 +58,9 @@ impl Worker<'_> {
         self.n3.counts.moves.echoes += 1;
     }
 
-    /// Returns true if a packet for a UE answers one of these echoes, also one that was answered
-    /// before.
-    pub(super) fn is_ping_answer(&mut self, owner: u32, range: &std::ops::Range<usize>) -> bool {
+    /// Counts the answer to one of these echoes. Returns true if the packet for the UE is one, also
+    /// if the echo was answered before.
+    pub(super) fn count_ping_answer(&mut self, owner: u32, range: &std::ops::Range<usize>) -> bool {
         let slot = &mut self.slots[owner as usize];
         let Some(pings) = &mut slot.moving.pings else { return false };
         let Received::Echo { mark, .. } = traffic::read(&self.n3.buffer[range.clone()], &[pings.source]) else {

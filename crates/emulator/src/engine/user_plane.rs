@@ -274,7 +274,7 @@ impl Worker<'_> {
             }
             return;
         }
-        if self.waits_for_forwarded(owner, teid, &range) || self.is_ping_answer(owner, &range) {
+        if self.waits_for_forwarded(owner, teid, &range) || self.count_ping_answer(owner, &range) {
             return;
         }
         let buffer = std::mem::take(&mut self.n3.buffer);

@@ -480,7 +480,7 @@ impl<'a> Worker<'a> {
                 Some((link, _)) if ppid != self.links[link].node.ppid() => {
                     self.stats.violation(format!("a message with PPID {ppid}"))
                 }
-                Some((link, by)) if stream != 0 && self.links[link].is_repeat(by, data, self.now_us) => {
+                Some((link, by)) if stream != 0 && self.links[link].check_repeat(by, data, self.now_us) => {
                     self.stats.report.repeats += 1;
                 }
                 Some((link, by)) => self.on_pdu(link, by, data),

@@ -245,7 +245,7 @@ impl<'a> Campaign<'a> {
 
     fn on_event(&mut self, peer: usize, event: &ran::Event<Cause>, nas: &[u8]) -> Result<(), Error> {
         if let ran::Event::ErrorIndication(report) = event {
-            self.is_unknown(peer, report);
+            self.on_unknown_connection(peer, report);
             return Ok(());
         }
         let Some(index) = event.owner().map(|owner| owner as usize).filter(|index| *index < self.own.devices.len())
@@ -310,7 +310,7 @@ impl<'a> Campaign<'a> {
     }
 
     /// Handles an ERROR INDICATION for an unknown UE connection.
-    fn is_unknown(&mut self, peer: usize, report: &ErrorReport<Cause>) {
+    fn on_unknown_connection(&mut self, peer: usize, report: &ErrorReport<Cause>) {
         let (Some(core), Some(ran)) = (report.core_id, report.ran_id) else { return };
         let ran = RanUeNgapId(ran);
         if self.own.node(peer).core_id(ran) != Some(core) {

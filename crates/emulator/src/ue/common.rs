@@ -279,7 +279,7 @@ impl<D: Dialect> NasUe<D> {
     /// the answer, SECURITY MODE COMMAND arrives twice. The network then uses the first answer that
     /// it receives (TS 24.501 5.4.2.4). It derives the key from that answer's COUNT (TS 33.501
     /// 6.8.1.2.2, TS 33.401 7.2.6.2). Returns true if the keys are equal.
-    pub(super) fn has_access_key(&mut self, key: &[u8], out: &mut UeOutput) -> bool {
+    pub(super) fn match_access_key(&mut self, key: &[u8], out: &mut UeOutput) -> bool {
         let mut counts = self.first_complete.unwrap_or(self.access_count)..=self.access_count;
         let is_own =
             |count: &u32| self.security.as_ref().and_then(|s| s.access_key(*count)).is_some_and(|own| own == key);

@@ -451,7 +451,7 @@ impl Ue {
 
     /// Compares the key that the gNB received with the UE's K_gNB.
     pub fn check_access_key(&mut self, key: &[u8], out: &mut UeOutput) {
-        self.has_access_key(key, out);
+        self.match_access_key(key, out);
     }
 
     /// Handles one downlink NAS message.

@@ -92,7 +92,7 @@ impl Core {
         };
         let path = format!("/cluster/drain?host={}", entry.host);
         match api(self.api_of_map())?.request("POST", &path)? {
-            Answer { status: 202, .. } => self.host(host).map(ClusterProcess::is_to_leave),
+            Answer { status: 202, .. } => self.host(host).map(ClusterProcess::mark_leaving),
             Answer { line, body, .. } => Err(Failure(format!("the controller answers '{line}' {}", body.trim()))),
         }
     }

@@ -252,7 +252,7 @@ impl Balancer {
         }
     }
 
-    pub(super) fn is_due(&mut self, network: &mut Network, due: &TimerEvent) {
+    pub(super) fn on_timer(&mut self, network: &mut Network, due: &TimerEvent) {
         if matches!(due, TimerEvent::Late) {
             self.late_at = u64::MAX;
             self.on(network, balancer::Input::Room);

@@ -232,7 +232,7 @@ impl Controller {
         self.on(network, machine::Input::Advance);
     }
 
-    pub(super) fn is_due(&mut self, network: &mut Network, due: &TimerEvent) {
+    pub(super) fn on_timer(&mut self, network: &mut Network, due: &TimerEvent) {
         match due {
             TimerEvent::Tick => {
                 self.on(network, machine::Input::Advance);

@@ -218,7 +218,7 @@ impl Host {
         }
     }
 
-    pub(super) fn is_due(&mut self, network: &mut Network, due: &TimerEvent) {
+    pub(super) fn on_timer(&mut self, network: &mut Network, due: &TimerEvent) {
         match due {
             TimerEvent::Starts => network.send(self.controller, Message::Ready),
             TimerEvent::Tick => self.tick(network),

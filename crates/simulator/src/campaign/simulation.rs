@@ -188,11 +188,11 @@ impl Simulation {
                 self.members_return_until = network.clock.now() + MEMBERS_RETURN;
                 self.controller.restart(network, has_store);
             }
-            Event::Timer { process, due } if process == controller => self.controller.is_due(network, &due),
+            Event::Timer { process, due } if process == controller => self.controller.on_timer(network, &due),
             Event::Timer { process, due } if self.balancers.contains_key(&process) => {
-                self.balancer(process, |balancer, network| balancer.is_due(network, &due));
+                self.balancer(process, |balancer, network| balancer.on_timer(network, &due));
             }
-            Event::Timer { process, due } => self.host(process, |host, network| host.is_due(network, &due)),
+            Event::Timer { process, due } => self.host(process, |host, network| host.on_timer(network, &due)),
             Event::Ran(event) => {
                 if let Some((to, input)) = self.ran.on_event(network, event)
                     && let Some(to) = to.or_else(|| self.holder())

@@ -49,7 +49,7 @@ fn create(
     let dialect = Dialect::Nr;
     let request = Create { supi: *supi, ltmsi, index, psi: *psi, dialect, n1, snssai: *snssai, dnn, subscription };
     if let Some(seid) = seid {
-        means.addresses.look_from(seid.0);
+        means.addresses.set_search_start(seid.0);
     }
     let rng = &mut means.rng;
     let last = rng.next_u32() >> 4;

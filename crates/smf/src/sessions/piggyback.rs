@@ -93,7 +93,7 @@ impl Sessions {
     fn add_to_memory(&mut self, session: Box<Session>, version: Version, now: Instant) {
         let ltmsi = session.sm.pfcp.cp_seid.ltmsi();
         if !self.index.contains_key(&ltmsi) {
-            self.means.addresses.are_taken(&session.sm.terms.dnn, &session.sm.address);
+            self.means.addresses.mark_in_use(&session.sm.terms.dnn, &session.sm.address);
             for leave in session.pending_messages(&self.means.root, now) {
                 self.emit(ltmsi, &session, leave);
             }

@@ -78,7 +78,7 @@ impl Upf {
             Some(false) if permit != Permit::Named => {
                 return self.contend(from, message.sequence(), request, now, plane);
             }
-            None if !self.has_room_for(from.ip(), now, plane) => {
+            None if !self.make_room_for(from.ip(), now, plane) => {
                 self.stats.refused_associations += 1;
                 if let Some(suppressed) = self.lines.admit(Line::NoRoom, from.ip(), now.instant) {
                     warn!(control_plane = %from, suppressed, "too many PFCP associations; see upf.associations.max");
@@ -129,9 +129,9 @@ impl Upf {
         Setup::refused(Cause::REQUEST_REJECTED)
     }
 
-    /// Returns true if an address may have one more association. An association that was never used
-    /// makes room.
-    fn has_room_for(&mut self, address: IpAddr, now: Timestamps, plane: &mut impl TablesAccess) -> bool {
+    /// Returns true if an address may have one more association. Removes the oldest unused
+    /// association if all are in use.
+    fn make_room_for(&mut self, address: IpAddr, now: Timestamps, plane: &mut impl TablesAccess) -> bool {
         let limits = &self.settings.associations;
         let own = self.associations.values().filter(|association| association.address.ip() == address).count();
         if own >= limits.max_per_address {

@@ -245,7 +245,7 @@ impl Upf {
                 timers.arm(seid, &mut session.timer, seconds(now), 1);
                 return None;
             }
-            let inactive = session.is_inactive(now.ntp, plane);
+            let inactive = session.take_inactivity(now.ntp, plane);
             let (usage_reports, spent) = session.due_reports(seid, now.ntp, settings, plane);
             if let Some(after) = session.due_in(now.ntp) {
                 timers.arm(seid, &mut session.timer, seconds(now), after);

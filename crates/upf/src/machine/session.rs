@@ -378,7 +378,7 @@ impl Session {
 
     /// Returns true, once per period of inactivity, if no packets have passed for the User Plane
     /// Inactivity Timer.
-    pub(crate) fn is_inactive(&mut self, now: u32, plane: &mut impl TablesAccess) -> bool {
+    pub(crate) fn take_inactivity(&mut self, now: u32, plane: &mut impl TablesAccess) -> bool {
         let Some(limit) = self.inactivity.limit else { return false };
         let packets = plane.read(|tables| self.records.packets(tables));
         let state = &mut self.inactivity;

@@ -81,7 +81,7 @@ impl BalancerMachine {
             RanOutput::Pfcp { key, .. } => key,
             RanOutput::RefuseReport { .. } | RanOutput::Abort { .. } | RanOutput::Probe { .. } => 0,
         };
-        if self.dedup.is_repeat(key, host, now) {
+        if self.dedup.check_repeat(key, host, now) {
             return output.notify(Notice::RepeatDropped);
         }
         known.in_progress.effects.add(key, now);

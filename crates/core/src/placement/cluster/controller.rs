@@ -569,7 +569,7 @@ impl Controller {
         if self.is_discovering() {
             return;
         }
-        self.discovery.succession.is_over();
+        self.discovery.succession.end_wait();
         self.declare_dead(now);
         self.resolve_balancer_partition();
         self.resolve_host_partition(now);

@@ -43,7 +43,7 @@ impl Succession {
     }
 
     /// Ends the wait for members.
-    pub(super) fn is_over(&mut self) {
+    pub(super) fn end_wait(&mut self) {
         self.deadline = None;
     }
 

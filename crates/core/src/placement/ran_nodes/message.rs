@@ -47,7 +47,7 @@ impl<U: SlotKey> RanNodeTable<U> {
         let Some(node) = self.node_of(assoc).filter(|_| view.route != Route::Node) else {
             return MessageTarget::RanNode;
         };
-        if self.is_repeat(node, assoc, pdu, now) {
+        if self.check_repeat(node, assoc, pdu, now) {
             return MessageTarget::Repeat;
         }
         match named_ue(view, config) {

@@ -300,9 +300,9 @@ impl<U: SlotKey> RanNodeTable<U> {
         }
     }
 
-    /// Returns true if a message equals, octet for octet, one received by a lost association of the
-    /// node.
-    pub(super) fn is_repeat(&mut self, node: AssocId, by: AssocId, pdu: &[u8], now: Instant) -> bool {
+    /// Records a message. Returns true if it equals, octet for octet, one received by a lost
+    /// association of the node.
+    pub(super) fn check_repeat(&mut self, node: AssocId, by: AssocId, pdu: &[u8], now: Instant) -> bool {
         let Some(node) = self.nodes.get_mut(&node) else { return false };
         if node.associations.len() < 2 && node.repeats.is_empty() {
             return false;

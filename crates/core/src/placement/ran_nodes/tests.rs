@@ -44,22 +44,22 @@ fn nodes(ues: &[u32]) -> Table {
 fn repeat_by_another_association_is_recognised() {
     let mut nodes = nodes(&[]);
     let (node, now) = (AssocId(1), Instant(9_000_000));
-    assert!(!nodes.is_repeat(node, AssocId(1), b"before", now), "the node has one association");
+    assert!(!nodes.check_repeat(node, AssocId(1), b"before", now), "the node has one association");
     nodes.bind(AssocId(2), node);
     nodes.bind(AssocId(3), node);
     for pdu in [b"first", b"other"] {
-        assert!(!nodes.is_repeat(node, AssocId(1), pdu, now));
-        assert!(!nodes.is_repeat(node, AssocId(1), pdu, now), "the association is up");
+        assert!(!nodes.check_repeat(node, AssocId(1), pdu, now));
+        assert!(!nodes.check_repeat(node, AssocId(1), pdu, now), "the association is up");
     }
-    assert!(!nodes.is_repeat(node, AssocId(2), b"second", now));
+    assert!(!nodes.check_repeat(node, AssocId(2), b"second", now));
     assert!(matches!(nodes.remove_association(AssocId(1), false), AssociationLoss::Fewer(2)));
-    assert!(nodes.is_repeat(node, AssocId(2), b"first", now));
-    assert!(!nodes.is_repeat(node, AssocId(2), b"first", now), "once");
-    assert!(!nodes.is_repeat(node, AssocId(2), b"second", now), "that was heard by one that is up");
+    assert!(nodes.check_repeat(node, AssocId(2), b"first", now));
+    assert!(!nodes.check_repeat(node, AssocId(2), b"first", now), "once");
+    assert!(!nodes.check_repeat(node, AssocId(2), b"second", now), "that was heard by one that is up");
     let late = now + Duration::from_secs(6);
-    assert!(!nodes.is_repeat(node, AssocId(2), b"other", late), "that is too long ago");
+    assert!(!nodes.check_repeat(node, AssocId(2), b"other", late), "that is too long ago");
     assert!(matches!(nodes.remove_association(AssocId(2), true), AssociationLoss::Fewer(1)));
-    assert!(nodes.is_repeat(node, AssocId(3), b"second", late));
+    assert!(nodes.check_repeat(node, AssocId(3), b"second", late));
 }
 
 /// A partial NG RESET finds them without reading the UEs of the node.

@@ -77,7 +77,7 @@ impl ReplicaStore {
     /// Returns an error if the sender is not in the cluster map.
     pub fn on_watermark(&mut self, (from, epoch): (HostId, u64), number: u64, watermark: u64) -> Result<(), Fenced> {
         self.check(from, epoch)?;
-        if !self.is_repeat(from, number) {
+        if !self.check_repeat(from, number) {
             let last = self.watermarks.entry(from).or_default();
             *last = watermark.max(*last);
         }

@@ -138,7 +138,7 @@ impl EffectDedup {
 
     /// Handles an effect of a host; key 0 means no key. Returns true if another host has sent it.
     /// A host may send its own effect again, by another association.
-    pub fn is_repeat(&mut self, key: u64, from: HostId, now: Instant) -> bool {
+    pub fn check_repeat(&mut self, key: u64, from: HostId, now: Instant) -> bool {
         if key == 0 || now > self.deadline {
             return false;
         }
@@ -198,11 +198,11 @@ mod tests {
         emitted.add(6, Instant(9_000_000));
         repeats.add(emitted, Instant(9_500_000));
         let (next, now) = (HostId(2), Instant(9_500_000));
-        let are_repeats = [0, 5, 6].map(|key| repeats.is_repeat(key, next, now));
+        let are_repeats = [0, 5, 6].map(|key| repeats.check_repeat(key, next, now));
         assert_eq!(are_repeats, [false, false, true], "5 was long ago");
         repeats.forget(Instant(14_500_000));
-        assert!(repeats.is_repeat(6, next, Instant(14_500_000)));
-        assert!(!repeats.is_repeat(6, next, Instant(14_500_001)));
+        assert!(repeats.check_repeat(6, next, Instant(14_500_000)));
+        assert!(!repeats.check_repeat(6, next, Instant(14_500_001)));
         repeats.forget(Instant(14_500_001));
         assert!(repeats.keys.is_empty() && repeats.senders.is_empty());
     }
@@ -210,11 +210,11 @@ mod tests {
     #[test]
     fn effect_sent_since_a_death_leaves_once() {
         let (mut repeats, [next, last]) = (EffectDedup::default(), [2, 3].map(HostId));
-        assert!(!repeats.is_repeat(7, next, Instant(1)) && !repeats.is_repeat(7, last, Instant(1)));
+        assert!(!repeats.check_repeat(7, next, Instant(1)) && !repeats.check_repeat(7, last, Instant(1)));
         repeats.add(RecentEffects::default(), Instant(2));
-        assert!(!repeats.is_repeat(7, next, Instant(3)), "the dead host had not sent it");
-        assert!(!repeats.is_repeat(7, next, Instant(4)), "by another association");
-        assert!(repeats.is_repeat(7, last, Instant(5)));
-        assert!(![next, last].iter().any(|host| repeats.is_repeat(0, *host, Instant(5))), "it has no key");
+        assert!(!repeats.check_repeat(7, next, Instant(3)), "the dead host had not sent it");
+        assert!(!repeats.check_repeat(7, next, Instant(4)), "by another association");
+        assert!(repeats.check_repeat(7, last, Instant(5)));
+        assert!(![next, last].iter().any(|host| repeats.check_repeat(0, *host, Instant(5))), "it has no key");
     }
 }

@@ -75,7 +75,7 @@ impl ReplicaStore {
         buckets: &[Bucket],
     ) -> Result<Vec<Ltmsi>, Fenced> {
         self.check(from, epoch)?;
-        self.is_repeat(from, number);
+        self.check_repeat(from, number);
         let theirs = buckets.iter().filter(|bucket| self.is_owner((from, epoch), **bucket));
         let ues = theirs.filter_map(|bucket| self.ues.get(bucket)).flatten();
         let others = ues.filter(|(_, entry)| entry.is_foreign_to(from)).map(|(ltmsi, _)| *ltmsi);
@@ -96,7 +96,7 @@ impl ReplicaStore {
         now: Instant,
     ) -> Result<(), Fenced> {
         self.check(from, epoch)?;
-        if self.is_repeat(from, number) {
+        if self.check_repeat(from, number) {
             return Ok(());
         }
         for ltmsi in gone.iter().filter(|ltmsi| self.is_owner((from, epoch), ltmsi.bucket())).collect::<Vec<_>>() {

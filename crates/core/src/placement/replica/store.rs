@@ -153,7 +153,7 @@ impl ReplicaStore {
         now: Instant,
     ) -> Result<ApplyResult, Fenced> {
         self.check(from, epoch)?;
-        if self.is_repeat(from, copy.number) {
+        if self.check_repeat(from, copy.number) {
             return Ok(ApplyResult::Stale);
         }
         let before = copy.before.filter(|before| *before != copy.ltmsi);
@@ -186,7 +186,7 @@ impl ReplicaStore {
     /// Returns an error if the sender is not in the cluster map.
     pub fn on_handoff(&mut self, (from, of): (HostId, u64), number: u64, epoch: u64) -> Result<bool, Fenced> {
         self.check(from, of)?;
-        if self.is_repeat(from, number) {
+        if self.check_repeat(from, number) {
             return Ok(false);
         }
         let handed = self.handed.entry(from).or_default();
@@ -204,7 +204,7 @@ impl ReplicaStore {
     /// Returns an error if the sender is not in the cluster map.
     pub fn check_sequence(&mut self, (from, of): (HostId, u64), number: u64) -> Result<bool, Fenced> {
         self.check(from, of)?;
-        Ok(!self.is_repeat(from, number))
+        Ok(!self.check_repeat(from, number))
     }
 
     /// Returns an error if the sender is not in the map of its epoch: it was declared dead.
@@ -216,7 +216,7 @@ impl ReplicaStore {
     }
 
     /// Records the number of a message. Returns true if it is a repeat.
-    pub(super) fn is_repeat(&mut self, from: HostId, number: u64) -> bool {
+    pub(super) fn check_repeat(&mut self, from: HostId, number: u64) -> bool {
         let last = self.last.entry(from).or_default();
         let repeat = number <= *last;
         *last = number.max(*last);

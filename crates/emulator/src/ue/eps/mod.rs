@@ -126,7 +126,7 @@ impl LteUe {
     /// Compares the key that the eNB received with the UE's K_eNB. The context set-up also answers
     /// a SERVICE REQUEST (TS 24.301 5.6.1.4.1).
     pub fn check_access_key(&mut self, key: &[u8], out: &mut UeOutput) {
-        if !self.has_access_key(key, out) {
+        if !self.match_access_key(key, out) {
             return;
         }
         if self.mm == MmState::ServiceRequested {
