@@ -124,13 +124,13 @@ fn measure<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
     times: u32,
 ) {
     for (format, called) in [(Format::Binary, "binary"), (Format::Json, "json"), (Format::Protobuf, "protobuf")] {
-        let codec = Codec { format, manner: UpdateMode::Update };
+        let codec = Codec { format, update_mode: UpdateMode::Update };
         let found = |value: &T| {
             let parts = format.split(value).expect("it has parts");
             let parts = parts.changed().iter().map(|part| (part.name.to_owned(), part.octets.to_vec())).collect();
             StoredRecord { version: 1, parts, ..StoredRecord::default() }
         };
-        let load = |found: StoredRecord| codec.found::<T>(found).expect("it decodes");
+        let load = |found: StoredRecord| codec.decode_stored::<T>(found).expect("it decodes");
         let change = |base: &RecordBase| codec.encode(base, after).expect("it has an encoding");
         assert_eq!(&load(found(after)).0, after, "it comes back");
         let (there, base) = (found(before), load(found(before)).1);

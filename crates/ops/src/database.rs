@@ -160,7 +160,7 @@ impl Pending {
     /// Returns true if its next change removes the record (delete-create).
     fn removes_first(&self, codec: Codec) -> bool {
         let there = matches!(&self.job.operation, DatabaseOperation::Put { known, .. } if known.version != 0);
-        there && codec.manner == UpdateMode::DeleteCreate && !self.is_removed
+        there && codec.update_mode == UpdateMode::DeleteCreate && !self.is_removed
     }
 
     /// Marks it for a retry.
@@ -483,7 +483,7 @@ mod tests {
         struct Value {
             count: u8,
         }
-        let codec = Codec { format: Format::Json, manner: UpdateMode::DeleteCreate };
+        let codec = Codec { format: Format::Json, update_mode: UpdateMode::DeleteCreate };
         let name = NAME;
         for (turn, is_executed) in [(0, false), (0, true), (1, false), (1, true), (9, true)] {
             let memory = MemoryRecords::new(LIFE);

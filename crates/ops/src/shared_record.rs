@@ -30,7 +30,7 @@ const UP: &str = "up-";
 /// Enterprise ID of our PFCP elements: the one for examples (RFC 5612), as we have none of our own.
 const ENTERPRISE: u16 = 32473;
 /// Element of a request that names the UPF's part.
-const PLACE: u16 = 0x8001;
+const PART_NAME: u16 = 0x8001;
 /// Element of a response with the content of the UPF's part; empty: the part is removed.
 const PART: u16 = 0x8002;
 /// Maximum size of a delegated part in octets. The AMF commits a longer one itself.
@@ -84,13 +84,13 @@ impl UpfPartHeader {
 }
 
 /// Adds the name of the UPF's part to a PFCP request.
-pub fn with_place(message: &mut Vec<u8>, (record, number): (u64, u32)) {
-    append(message, PLACE, &[&record.to_be_bytes()[..], &number.to_be_bytes()].concat());
+pub fn with_part_name(message: &mut Vec<u8>, (record, number): (u64, u32)) {
+    append(message, PART_NAME, &[&record.to_be_bytes()[..], &number.to_be_bytes()].concat());
 }
 
 /// Returns the name of the UPF's part in a request, if it has one.
-pub fn place(message: &[u8]) -> Option<(u64, u32)> {
-    let (record, number) = element(message, PLACE)?.split_first_chunk()?;
+pub fn part_name(message: &[u8]) -> Option<(u64, u32)> {
+    let (record, number) = element(message, PART_NAME)?.split_first_chunk()?;
     Some((u64::from_be_bytes(*record), u32::from_be_bytes(number.try_into().ok()?)))
 }
 
@@ -229,11 +229,11 @@ mod tests {
         let mut message = Vec::new();
         let kind = vireo_wire::pfcp::MessageType::SESSION_MODIFICATION_REQUEST;
         vireo_wire::pfcp::Builder::new(&mut message, kind, Some(7), 1).finish().unwrap();
-        assert_eq!((place(&message), part(&message)), (None, None));
-        with_place(&mut message, (u64::MAX, 5));
+        assert_eq!((part_name(&message), part(&message)), (None, None));
+        with_part_name(&mut message, (u64::MAX, 5));
         let octets = postcard::to_stdvec(&(UpfPartHeader { seid: 9, step: 2 }, "rest")).unwrap();
         assert!(with_part(&mut message, &octets));
-        assert_eq!((place(&message), part(&message)), (Some((u64::MAX, 5)), Some(&octets[..])));
+        assert_eq!((part_name(&message), part(&message)), (Some((u64::MAX, 5)), Some(&octets[..])));
         assert!(!with_part(&mut message, &[0; 65_536]));
         assert_eq!((up_of(&upf_part_name(5)), up_of(AMF), sm_of(&upf_part_name(5))), (Some(5), None, None));
         let of = |seid, step| UpfPartHeader { seid, step };

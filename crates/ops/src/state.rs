@@ -117,12 +117,12 @@ impl RecordsConfig {
             StateFormat::Json => Format::Json,
             StateFormat::Protobuf => Format::Protobuf,
         };
-        let manner = match self.change {
+        let update_mode = match self.change {
             StateChange::Replace => UpdateMode::Replace,
             StateChange::Update => UpdateMode::Update,
             StateChange::DeleteCreate => UpdateMode::DeleteCreate,
         };
-        Codec { format, manner }
+        Codec { format, update_mode }
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
             ..StateConfig::default()
         };
         let records = RecordsConfig::from_state(&state).unwrap();
-        assert_eq!(records.codec(), Codec { format: Format::Json, manner: UpdateMode::DeleteCreate });
+        assert_eq!(records.codec(), Codec { format: Format::Json, update_mode: UpdateMode::DeleteCreate });
         assert!(records.open().is_ok(), "nothing is asked yet");
         assert_eq!(records.octets_format(), Format::Binary);
         let mongodb = RecordsConfig { database: "mongodb://127.0.0.1".into(), ..records.clone() };

@@ -201,7 +201,7 @@ impl Smf {
             Some(OpenedRecords { storage_kind, before, .. }) => (*storage_kind, before.recovery),
             None => (SessionStorage::Memory, recovery_time_stamp(now)),
         };
-        let identity = N4Identity { recovery: stamp, is_shared: storage_kind.is_found_again() };
+        let identity = N4Identity { recovery: stamp, is_shared: storage_kind.is_persistent() };
         let n4 = n4::bind(&core, &n4, identity, None)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let bell = Arc::new(bell.map_err(io::Error::from)?);
@@ -233,7 +233,7 @@ impl Smf {
                 SessionStorage::Database(storing) => {
                     database = Some(ToDatabase::start(records, storing.codec, &sender, (&metrics, &stop))?);
                 }
-                _ => sessions.keep_here(records, Arc::clone(&metrics), left),
+                _ => sessions.use_shm_records(records, Arc::clone(&metrics), left),
             }
         }
         let run = SmfThread {
@@ -458,9 +458,9 @@ impl SmfThread {
                             sender.ring();
                         });
                         let uri = format!("{}{}", self.amf_of(amf.as_deref()), wire::transfer_path(supi));
-                        let others = self.others_than(&uri);
+                        let others = self.other_amfs(&uri);
                         // By this key the AMF recognises a transfer that a previous SMF has sent.
-                        let known = self.storage_kind.is_found_again();
+                        let known = self.storage_kind.is_persistent();
                         let key = known.then(|| format!("{:016x}-{:x}", of.seid.0, of.number));
                         let lane = lane(of.seid);
                         self.client.send(Outgoing {
@@ -483,7 +483,7 @@ impl SmfThread {
                             sender.ring();
                         });
                         // The AMF of the callback URI may be dead.
-                        let others = self.others_than(&uri);
+                        let others = self.other_amfs(&uri);
                         let (key, lane, withdrawn) = (None, lane(seid), None);
                         self.client.send(Outgoing { uri, fallbacks: others, message, key, lane, withdrawn, done });
                     }
@@ -494,8 +494,8 @@ impl SmfThread {
                                 sender.queue.send(Input::Fetched { ltmsi, found: wire::fetched_sm_context(result) });
                             sender.ring();
                         });
-                        let uri = format!("{}{}", self.amf_of(None), wire::left_path(supi, number));
-                        let (others, message) = (self.others_than(&uri), Message::default());
+                        let uri = format!("{}{}", self.amf_of(None), wire::amf_stored_path(supi, number));
+                        let (others, message) = (self.other_amfs(&uri), Message::default());
                         let (key, lane, withdrawn) = (None, lane(seid), None);
                         self.client.send(Outgoing { uri, fallbacks: others, message, key, lane, withdrawn, done });
                     }
@@ -522,7 +522,7 @@ impl SmfThread {
     }
 
     /// Returns the roots of the AMFs other than that of a URI, for retries.
-    fn others_than(&self, uri: &str) -> Vec<String> {
+    fn other_amfs(&self, uri: &str) -> Vec<String> {
         self.amfs.iter().filter(|root| authority(root) != authority(uri)).cloned().collect()
     }
 
@@ -557,7 +557,7 @@ impl SmfThread {
 
     /// Releases the PFCP associations. Waits at most [`DRAIN`].
     fn drain(mut self) -> io::Result<()> {
-        if self.storage_kind.is_found_again() {
+        if self.storage_kind.is_persistent() {
             return Ok(());
         }
         let until = std::time::Instant::now() + DRAIN;

@@ -46,7 +46,7 @@ pub fn piggybacked_sm_context(config: CoreConfig) -> Vec<u8> {
         implied: None,
     };
     let rng = StdRng::seed_from_u64(1);
-    let mut means = TransactionEnv {
+    let mut env = TransactionEnv {
         config,
         root: "http://smf".into(),
         addresses,
@@ -57,8 +57,8 @@ pub fn piggybacked_sm_context(config: CoreConfig) -> Vec<u8> {
     };
     let turn = SmEvent::Create(Box::new((asked, DnnSubscription::default())));
     let number = supi_seid::seid(supi, 0).ltmsi();
-    let outcome = session::carry_out(None, &turn, (number, None), Instant(0), &mut means);
-    outcome.session.and_then(|session| session.travelling()).unwrap_or_default()
+    let outcome = session::carry_out(None, &turn, (number, None), Instant(0), &mut env);
+    outcome.session.and_then(|session| session.encode_for_piggyback()).unwrap_or_default()
 }
 
 /// Returns an AMF part for a commit by the SMF, with the context of a new UE.
@@ -80,8 +80,11 @@ fn decode_commit(octets: &[u8]) {
         }
     }
     let mut message = octets.to_vec();
-    let _ =
-        (shared_record::place(&message), shared_record::with_part(&mut message, octets), shared_record::part(&message));
+    let _ = (
+        shared_record::part_name(&message),
+        shared_record::with_part(&mut message, octets),
+        shared_record::part(&message),
+    );
     let mut answer = Vec::new();
     let kind = pfcp::MessageType::SESSION_MODIFICATION_RESPONSE;
     if pfcp::Builder::new(&mut answer, kind, Some(1), 7).finish().is_ok()

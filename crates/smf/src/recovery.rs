@@ -75,7 +75,7 @@ pub(super) fn load_previous(
     records.change(&[(NODE, Change::Commit { expected: version, octets: &stamp.to_be_bytes() })]).remove(0)?;
     let mut sessions = Vec::new();
     read_all(records, COLLECTION, |id, found| {
-        let session = Session::found(codec, found);
+        let session = Session::decode_stored(codec, found);
         let session = session.filter(|(session, _)| name(session.sm.pfcp.cp_seid.ltmsi()).id == id);
         let (session, known) = session.ok_or(DatabaseError::UnknownFormat)?;
         sessions.push(RecoveredSession::new(session, known.version));

@@ -223,8 +223,8 @@ impl Session {
     }
 
     /// Decodes a stored SM context. Also returns the base of the next commit.
-    pub(super) fn found(codec: Codec, found: StoredRecord) -> Option<(Box<Self>, RecordBase)> {
-        let (session, known) = codec.found::<Box<Session>>(found).ok()?;
+    pub(super) fn decode_stored(codec: Codec, found: StoredRecord) -> Option<(Box<Self>, RecordBase)> {
+        let (session, known) = codec.decode_stored::<Box<Session>>(found).ok()?;
         (session.format == FORMAT).then_some((session, known))
     }
 
@@ -235,7 +235,7 @@ impl Session {
 
     /// Encodes the SM context for piggybacking, without messages to the AMF, which are sent along.
     /// `None` = too long.
-    pub(super) fn travelling(&self) -> Option<Vec<u8>> {
+    pub(super) fn encode_for_piggyback(&self) -> Option<Vec<u8>> {
         let amf = if self.is_creating() { AmfState::Active } else { self.amf };
         let session = Session { pending: None, answered: None, to_amf: Vec::new(), amf, implied: None, ..self.clone() };
         postcard::to_stdvec(&session).ok().filter(|octets| octets.len() <= MAX_SM_CONTEXT_OCTETS)
@@ -335,9 +335,10 @@ impl Session {
             return Some(None);
         }
         if let Some((_, content, response_state)) = self.answered.as_ref().filter(|(answered, ..)| answered == key) {
-            return Some(Some(wire::done(content.clone(), *response_state)));
+            return Some(Some(wire::completed_reply(content.clone(), *response_state)));
         }
         let response_state = ResponseState { state: None, handover: Some(HoState::Completed) };
-        (self.completed.as_deref() == Some(key)).then(|| Some(wire::done(N1N2Content::default(), response_state)))
+        (self.completed.as_deref() == Some(key))
+            .then(|| Some(wire::completed_reply(N1N2Content::default(), response_state)))
     }
 }

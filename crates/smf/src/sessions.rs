@@ -180,7 +180,7 @@ struct DatabaseBackend {
 /// The SM contexts of an SMF.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    means: TransactionEnv,
+    env: TransactionEnv,
     backend: SessionBackend,
     index: FxHashMap<Ltmsi, Entry>,
     by_ue: FxHashMap<(Supi, u8), Ltmsi>,
@@ -225,12 +225,12 @@ impl Sessions {
         let with_upf =
             matches!(storage_kind, SessionStorage::Database(StorageConfig { scope, .. }) if scope.includes_upf());
         Sessions {
-            means: TransactionEnv {
+            env: TransactionEnv {
                 config,
                 root,
                 addresses,
                 rng,
-                stored: storage_kind.is_found_again(),
+                stored: storage_kind.is_persistent(),
                 carries,
                 with_upf,
             },
@@ -248,18 +248,18 @@ impl Sessions {
 
     /// Applies the reloadable part of the configuration.
     pub(super) fn reload(&mut self, reload: &Reload) {
-        reload.update_dnns(&mut self.means.config);
+        reload.update_dnns(&mut self.env.config);
     }
 
     /// Adds an SM context of a previous SMF and repeats its pending messages.
     pub(super) fn restore(&mut self, ltmsi: Ltmsi, session: &Session, now: Instant) {
-        self.means.addresses.mark_in_use(&session.sm.terms.dnn, &session.sm.address);
-        for leave in session.pending_messages(&self.means.root, now) {
+        self.env.addresses.mark_in_use(&session.sm.terms.dnn, &session.sm.address);
+        for leave in session.pending_messages(&self.env.root, now) {
             self.emit(ltmsi, session, leave);
         }
         self.enter(ltmsi, session, session.made_by().map(Into::into));
         // A random time spreads the renewal of all records.
-        let renewed = now + Duration(u64::from(self.means.rng.next_u32()) % RENEWAL_INTERVAL.0);
+        let renewed = now + Duration(u64::from(self.env.rng.next_u32()) % RENEWAL_INTERVAL.0);
         let due = vireo_core::smf::deadline(&session.sm).map_or(renewed, |due| due.min(renewed));
         self.schedule(ltmsi, Some(due));
     }
@@ -284,7 +284,7 @@ impl Sessions {
 
     /// Returns the time of the next call of [`Sessions::on_time`].
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.due.first().map(|(at, _)| *at).into_iter().chain(self.due_here()).min()
+        self.due.first().map(|(at, _)| *at).into_iter().chain(self.next_shm_timer()).min()
     }
 
     /// Handles a request of an AMF.
@@ -411,7 +411,7 @@ impl Sessions {
             }
             self.enqueue(ltmsi, SmEvent::Deadline, Transaction::Other, now);
         }
-        self.on_time_here(now);
+        self.on_shm_timer(now);
     }
 
     /// Enqueues a transaction of a request.
@@ -438,7 +438,7 @@ impl Sessions {
             let problem = ProblemDetails::new(503, "NF_CONGESTION", "too much waits for this SM context");
             return self.actions.extend(task.reply.map(|reply| Action::Reply(reply, Reply::problem(&problem))));
         }
-        if let Some(task) = self.waits_here(ltmsi, task) {
+        if let Some(task) = self.queue_behind_retry(ltmsi, task) {
             self.begin(ltmsi, task, now);
         }
     }
@@ -493,25 +493,25 @@ impl Sessions {
         {
             session.acknowledge_transfers(number);
         }
-        let outcome = session::carry_out(session, &task.turn, (ltmsi, task.key.as_deref()), now, &mut self.means);
+        let outcome = session::carry_out(session, &task.turn, (ltmsi, task.key.as_deref()), now, &mut self.env);
         let goes_on = outcome.session.as_ref().is_some_and(|session| !session.rests());
         if let Some(there) = self.loaded_record(ltmsi) {
             return self.commit_part(ltmsi, task, outcome, there, now);
         }
         let codec = match &self.backend {
-            SessionBackend::Memory(_) => return self.done(ltmsi, task, outcome, None, now),
-            SessionBackend::Shm(_) => return self.commit_here(ltmsi, task, outcome, known, now),
+            SessionBackend::Memory(_) => return self.complete(ltmsi, task, outcome, None, now),
+            SessionBackend::Shm(_) => return self.commit_to_shm(ltmsi, task, outcome, known, now),
             SessionBackend::Database(stored) if stored.carries => {
                 let mut known = known;
                 known.version = known.version.saturating_add(outcome.changed.into());
-                return self.done(ltmsi, task, outcome, Some(known), now);
+                return self.complete(ltmsi, task, outcome, Some(known), now);
             }
             SessionBackend::Database(stored) if stored.persist == StatePersist::Procedure && goes_on => {
-                return self.done(ltmsi, task, outcome, Some(known), now);
+                return self.complete(ltmsi, task, outcome, Some(known), now);
             }
             // There is nothing to store or to remove.
             SessionBackend::Database(_) if !outcome.changed || outcome.session.is_none() && known.version == 0 => {
-                return self.done(ltmsi, task, outcome, None, now);
+                return self.complete(ltmsi, task, outcome, None, now);
             }
             SessionBackend::Database(stored) => stored.codec,
         };
@@ -538,7 +538,7 @@ impl Sessions {
             }
             (Running::Committing(commit), OperationResult::Changed(Ok(_))) => {
                 let Commit { task, outcome, .. } = *commit;
-                self.done(ltmsi, task, outcome, None, now);
+                self.complete(ltmsi, task, outcome, None, now);
             }
             (Running::Committing(commit), OperationResult::Changed(Err(RecordError::Conflict))) => {
                 self.put(ltmsi, DatabaseOperation::Load, Running::Checking(commit));
@@ -584,7 +584,7 @@ impl Sessions {
     /// Decodes the SM context of a record.
     fn decoded(&self, found: StoredRecord) -> Option<(Box<Session>, RecordBase)> {
         let SessionBackend::Database(stored) = &self.backend else { return None };
-        Session::found(stored.codec, found)
+        Session::decode_stored(stored.codec, found)
     }
 
     /// Handles the record loaded after a commit conflict.
@@ -599,7 +599,7 @@ impl Sessions {
             _ => false,
         };
         if is_this {
-            return self.done(ltmsi, task, outcome, None, now);
+            return self.complete(ltmsi, task, outcome, None, now);
         }
         // Another commit is stored: this transaction runs again on it.
         if let SmEvent::Create(_) = task.turn {
@@ -617,7 +617,7 @@ impl Sessions {
     /// Frees the addresses of an SM context that is not created.
     fn release(&mut self, outcome: &mut Outcome) {
         if let Some(session) = outcome.session.take() {
-            self.means.addresses.release(&session.sm.terms.dnn, &session.sm.address);
+            self.env.addresses.release(&session.sm.terms.dnn, &session.sm.address);
         }
     }
 
@@ -639,7 +639,7 @@ impl Sessions {
 
     /// Completes a transaction: executes its effects. `later` = base of the later commit, if it is
     /// not committed yet.
-    fn done(&mut self, ltmsi: Ltmsi, task: Task, mut outcome: Outcome, later: Option<RecordBase>, now: Instant) {
+    fn complete(&mut self, ltmsi: Ltmsi, task: Task, mut outcome: Outcome, later: Option<RecordBase>, now: Instant) {
         let given = later.as_ref().map(|known| known.version);
         let given = given.filter(|version| self.add_piggyback(ltmsi, &mut outcome, *version, task.reply.is_some()));
         let Outcome { session, changed, leaves, own, earlier, answer, after_transfer } = outcome;
@@ -719,7 +719,7 @@ impl Sessions {
                 Action::Transfer { of, supi, amf: amf.map(str::to_owned), message }
             }
             OutgoingMessage::Notify { uri, message } => Action::Notify { seid, uri, message },
-            OutgoingMessage::Free(dnn, address) => return self.means.addresses.release(&dnn, &address),
+            OutgoingMessage::Free(dnn, address) => return self.env.addresses.release(&dnn, &address),
         });
     }
 

@@ -24,7 +24,7 @@ pub(super) fn ltmsi(name: Name) -> Ltmsi {
 pub(super) enum SessionStorage {
     Memory,
     Database(StorageConfig),
-    /// In records that this thread commits itself (`Sessions::keep_here`).
+    /// In records that this thread commits itself (`Sessions::use_shm_records`).
     Shm,
     /// At the AMF (piggyback), with the maximum wait of a request.
     Amf(Duration),
@@ -32,7 +32,7 @@ pub(super) enum SessionStorage {
 
 impl SessionStorage {
     /// Returns true if a later SMF can continue with the SM contexts.
-    pub(super) fn is_found_again(self) -> bool {
+    pub(super) fn is_persistent(self) -> bool {
         !matches!(self, SessionStorage::Memory)
     }
 }

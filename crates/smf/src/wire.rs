@@ -217,7 +217,7 @@ pub(super) fn congested() -> Reply {
 }
 
 /// Returns the path of an SM context that the AMF stores.
-pub(super) fn left_path(supi: Supi, number: u32) -> String {
+pub(super) fn amf_stored_path(supi: Supi, number: u32) -> String {
     amf::held_sm_context_uri(&supi_text(supi), number)
 }
 
@@ -264,7 +264,7 @@ pub(super) fn not_stored(error: &RecordError, creates: bool) -> Reply {
 
 /// Returns the response to a completed request, or the error response for a refused path switch or
 /// handover.
-pub(super) fn done(content: N1N2Content, ResponseState { state, mut handover }: ResponseState) -> Reply {
+pub(super) fn completed_reply(content: N1N2Content, ResponseState { state, mut handover }: ResponseState) -> Reply {
     if let Some((N2Sm::PathSwitchUnsuccessful, _)) = content.n2 {
         let why = "the session has no user plane that could be switched";
         return refused(ProblemDetails::new(403, "HANDOVER_RESOURCE_ALLOCATION_FAILURE", why), content);

@@ -187,8 +187,8 @@ pub const FORMATS: [Format; 3] = [Format::Binary, Format::Json, Format::Protobuf
 pub fn values(store: &mut dyn RecordStore, formats: &[Format]) {
     let name = Name { collection: "amf", id: 1 << 60 };
     for format in formats.iter().copied() {
-        for manner in [UpdateMode::Replace, UpdateMode::Update, UpdateMode::DeleteCreate] {
-            let codec = Codec { format, manner };
+        for update_mode in [UpdateMode::Replace, UpdateMode::Update, UpdateMode::DeleteCreate] {
+            let codec = Codec { format, update_mode };
             let list = vec![(1, None), (2, Some(-3))];
             let mut value = Value { number: u64::MAX, name: "one".into(), list, key: [9; 4], kind: Kind::Idle };
             let mut known = RecordBase::default();

@@ -38,9 +38,9 @@ impl Host {
     pub(super) fn resume(&mut self, mut keep: Keep, opened: Opened) {
         let (began, now) = (std::time::Instant::now(), clock());
         let mut tally = Tally::default();
-        for OpenedContext { index: location, word, octets } in opened.contexts {
+        for OpenedContext { location, word, octets } in opened.contexts {
             if !self.resume_one(&mut keep, (location, word), &octets, &mut tally, now) {
-                keep.file.take_out(location);
+                keep.file.remove(location);
             }
         }
         let Tally { resumed, sessions, older, unreadable, void } = tally;

@@ -151,7 +151,7 @@ impl IdAllocator {
         let numbers = |n: u8| self.region.numbers(table + n);
         let take = |numbers: NumberTable| {
             let part = self.range_of(&numbers, self.part.0);
-            numbers.take_of(slot, part)
+            numbers.take_in(slot, part)
         };
         let ipv4 = match (kind, ranges[0]) {
             (PduSessionType::Ipv6, _) => None,

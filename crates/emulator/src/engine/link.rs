@@ -164,8 +164,7 @@ impl NodeLink {
     }
 
     /// Records a UE-associated message. Returns true if a lost association has already delivered
-    /// it.
-    /// Messages without a UE may legitimately have equal content.
+    /// it. Messages without a UE may legitimately have equal content.
     pub(super) fn check_repeat(&mut self, by: u8, pdu: &[u8], now_us: u64) -> bool {
         if now_us > self.repeats_until_us && !self.repeats.is_empty() {
             self.repeats.clear();

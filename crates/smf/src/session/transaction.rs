@@ -25,11 +25,11 @@ pub(crate) fn carry_out(
     turn: &SmEvent,
     (ltmsi, key): (Ltmsi, Option<&str>),
     now: Instant,
-    means: &mut TransactionEnv,
+    env: &mut TransactionEnv,
 ) -> Outcome {
     match (session, turn) {
-        (None, SmEvent::Create(asked)) => create(asked, (ltmsi, key), now, means),
-        (Some(session), turn) => SmTransaction { session, means, now, out: Outcome::default() }.run(turn, key),
+        (None, SmEvent::Create(asked)) => create(asked, (ltmsi, key), now, env),
+        (Some(session), turn) => SmTransaction { session, env, now, out: Outcome::default() }.run(turn, key),
         (None, _) => Outcome { own: Some(wire::unknown()), ..Outcome::default() },
     }
 }
@@ -38,7 +38,7 @@ fn create(
     (asked, subscription): &(CreateRequest, DnnSubscription),
     (ltmsi, key): (Ltmsi, Option<&str>),
     now: Instant,
-    means: &mut TransactionEnv,
+    env: &mut TransactionEnv,
 ) -> Outcome {
     let CreateRequest { supi, psi, snssai, dnn, n1, status_uri, piggyback, record, implied } = asked;
     // With piggyback, SEID and address search depend only on the request. A repeated create
@@ -49,17 +49,17 @@ fn create(
     let dialect = Dialect::Nr;
     let request = Create { supi: *supi, ltmsi, index, psi: *psi, dialect, n1, snssai: *snssai, dnn, subscription };
     if let Some(seid) = seid {
-        means.addresses.set_search_start(seid.0);
+        env.addresses.set_search_start(seid.0);
     }
-    let rng = &mut means.rng;
+    let rng = &mut env.rng;
     let last = rng.next_u32() >> 4;
     let mut random = |octets: &mut [u8]| match (seid, octets.len()) {
         (Some(seid), 4) => octets.copy_from_slice(&seid.generation().to_be_bytes()),
         _ => rng.fill_bytes(octets),
     };
-    let (config, ids) = (&means.config, &mut means.addresses);
-    let mut env = Env { now, arrived: now, config, random: &mut random, ids, ran: &() };
-    let (sm, outputs) = smf::create(&request, &mut env);
+    let (config, ids) = (&env.config, &mut env.addresses);
+    let mut step_env = Env { now, arrived: now, config, random: &mut random, ids, ran: &() };
+    let (sm, outputs) = smf::create(&request, &mut step_env);
     let Some(sm) = sm else {
         let n1 = outputs.into_iter().find_map(|output| if let Output::N1(n1) = output { Some(n1) } else { None });
         return Outcome { own: Some(wire::not_created(n1)), ..Outcome::default() };
@@ -72,7 +72,7 @@ fn create(
         (None, Some(record)) => Location::UeRecord(*record),
         (None, None) => Location::Own,
     };
-    let own = (!creating).then(|| wire::create_reply(&means.root, sm.pfcp.cp_seid, *psi, *snssai));
+    let own = (!creating).then(|| wire::create_reply(&env.root, sm.pfcp.cp_seid, *psi, *snssai));
     let session = Session {
         format: FORMAT,
         sm,
@@ -89,7 +89,7 @@ fn create(
         implied,
         completed: None,
     };
-    let mut work = SmTransaction { session: Box::new(session), means, now, out: Outcome { own, ..Outcome::default() } };
+    let mut work = SmTransaction { session: Box::new(session), env, now, out: Outcome { own, ..Outcome::default() } };
     let gone = work.carry_out(outputs);
     work.end(gone)
 }
@@ -97,7 +97,7 @@ fn create(
 /// A transaction in progress.
 struct SmTransaction<'a> {
     session: Box<Session>,
-    means: &'a mut TransactionEnv,
+    env: &'a mut TransactionEnv,
     now: Instant,
     out: Outcome,
 }
@@ -171,7 +171,7 @@ impl SmTransaction<'_> {
         if let SmEvent::Notified = turn
             && let Some(said) = self.take_response()
         {
-            self.out.answer = Some(wire::done(said.content, said.response_state));
+            self.out.answer = Some(wire::completed_reply(said.content, said.response_state));
         }
         Outcome { session: (!known).then_some(self.session), changed: known, ..self.out }
     }
@@ -215,7 +215,8 @@ impl SmTransaction<'_> {
     fn wait(&mut self, key: Option<&str>, response_state: ResponseState, switches: bool) {
         // An AMF sends one request at a time about a session. If one is pending anyway, it is
         // answered first.
-        self.out.earlier = self.take_response().map(|earlier| wire::done(earlier.content, earlier.response_state));
+        self.out.earlier =
+            self.take_response().map(|earlier| wire::completed_reply(earlier.content, earlier.response_state));
         let key = key.map(str::to_owned);
         self.session.pending = Some(PendingAnswer { key, content: N1N2Content::default(), response_state, switches });
     }
@@ -274,7 +275,7 @@ impl SmTransaction<'_> {
 
     fn create_reply(&self) -> Reply {
         let sm = &self.session.sm;
-        wire::create_reply(&self.means.root, sm.pfcp.cp_seid, sm.psi, sm.terms.snssai)
+        wire::create_reply(&self.env.root, sm.pfcp.cp_seid, sm.psi, sm.terms.snssai)
     }
 
     /// Removes the pending PFCP request that a response answers.
@@ -287,7 +288,7 @@ impl SmTransaction<'_> {
     /// Returns a new establishment request if the UPF rejects the address as used. A previous SMF
     /// has allocated that address; it now stays marked as used.
     fn other_address(&mut self, message: &[u8]) -> Option<Output> {
-        let TransactionEnv { config, addresses, carries: true, .. } = &mut *self.means else { return None };
+        let TransactionEnv { config, addresses, carries: true, .. } = &mut *self.env else { return None };
         let sm = &mut self.session.sm;
         let dnn = config.dnn(&sm.terms.dnn, sm.terms.snssai)?;
         // A static address is not replaced by another one.
@@ -306,7 +307,7 @@ impl SmTransaction<'_> {
     }
 
     fn outputs(&mut self, input: Input<'_>) -> Vec<Output> {
-        let TransactionEnv { config, addresses, rng, .. } = &mut *self.means;
+        let TransactionEnv { config, addresses, rng, .. } = &mut *self.env;
         let mut random = |octets: &mut [u8]| rng.fill_bytes(octets);
         let now = self.now;
         let env = Env { now, arrived: now, config, random: &mut random, ids: addresses, ran: &() };
@@ -357,10 +358,10 @@ impl SmTransaction<'_> {
     fn pfcp(&mut self, upf: SocketAddr, mut message: Vec<u8>) {
         let key = idempotency_key(self.session.sm.pfcp.cp_seid.ltmsi(), self.name());
         let request = pfcp::Message::new(&message).is_ok_and(|message| message.message_type().is_request());
-        if let Some(record) = self.session.record().filter(|_| request && self.means.with_upf) {
-            shared_record::with_place(&mut message, (record, self.session.sm.pfcp.cp_seid.ltmsi().get()));
+        if let Some(record) = self.session.record().filter(|_| request && self.env.with_upf) {
+            shared_record::with_part_name(&mut message, (record, self.session.sm.pfcp.cp_seid.ltmsi().get()));
         }
-        if request && self.means.stored {
+        if request && self.env.stored {
             self.session.to_upf.push(PendingPfcpRequest { upf, key, message: message.clone() });
         }
         self.out.leaves.push(OutgoingMessage::Pfcp { upf, key, message });
@@ -391,10 +392,10 @@ impl SmTransaction<'_> {
 
     fn transfer(&mut self, content: N1N2Content, calls: bool) {
         let (number, at) = (self.name(), self.now);
-        if self.means.stored {
+        if self.env.stored {
             self.session.to_amf.push(PendingTransfer { number, at, calls, content: content.clone() });
         }
-        let message = self.session.transfer_message(&self.means.root, number, content);
+        let message = self.session.transfer_message(&self.env.root, number, content);
         self.out.leaves.push(OutgoingMessage::Transfer { number, calls, message });
     }
 
@@ -460,10 +461,10 @@ impl SmTransaction<'_> {
         // Without N2 content there is nothing to set up, so the user plane stays deactivated.
         response_state.state =
             response_state.state.map(|state| if content.n2.is_none() { UpCnxState::Deactivated } else { state });
-        if self.means.stored {
+        if self.env.stored {
             self.session.answered = key.map(|key| (key, content.clone(), response_state));
         }
-        self.out.answer = Some(wire::done(content, response_state));
+        self.out.answer = Some(wire::completed_reply(content, response_state));
     }
 
     /// Ends a released SM context: answers the waiting request, else notifies the AMF.
@@ -474,7 +475,7 @@ impl SmTransaction<'_> {
         if (is_end_known || !self.session.is_piggybacked())
             && let Some(said) = self.take_response()
         {
-            self.out.answer = Some(wire::done(said.content, said.response_state));
+            self.out.answer = Some(wire::completed_reply(said.content, said.response_state));
         }
         if is_end_known {
             return Outcome { session: None, changed: true, ..self.out };
@@ -483,7 +484,7 @@ impl SmTransaction<'_> {
         self.out.leaves.push(OutgoingMessage::Notify { uri, message: wire::released() });
         self.session.amf = AmfState::Ended;
         self.session.to_amf.clear();
-        let session = self.means.stored.then_some(self.session);
+        let session = self.env.stored.then_some(self.session);
         Outcome { session, changed: true, ..self.out }
     }
 }

@@ -26,7 +26,7 @@ impl Sessions {
             && entry.made_by.as_deref() == key.as_deref()
         {
             // A previous SMF has created it, and its response was lost.
-            return Err((reply, wire::create_reply(&self.means.root, entry.seid, asked.psi, asked.snssai)));
+            return Err((reply, wire::create_reply(&self.env.root, entry.seid, asked.psi, asked.snssai)));
         }
         let denied = |cause, detail: &str| Reply::problem(&ProblemDetails::new(403, cause, detail));
         let subscription = match subscription(asked.supi) {

@@ -93,8 +93,8 @@ impl Sessions {
     fn add_to_memory(&mut self, session: Box<Session>, version: Version, now: Instant) {
         let ltmsi = session.sm.pfcp.cp_seid.ltmsi();
         if !self.index.contains_key(&ltmsi) {
-            self.means.addresses.mark_in_use(&session.sm.terms.dnn, &session.sm.address);
-            for leave in session.pending_messages(&self.means.root, now) {
+            self.env.addresses.mark_in_use(&session.sm.terms.dnn, &session.sm.address);
+            for leave in session.pending_messages(&self.env.root, now) {
                 self.emit(ltmsi, &session, leave);
             }
             self.enter(ltmsi, &session, None);
@@ -181,7 +181,7 @@ impl Sessions {
             && !session.is_creating()
         {
             // The AMF repeats the request with another key.
-            let created = wire::create_reply(&self.means.root, seid, asked.psi, asked.snssai);
+            let created = wire::create_reply(&self.env.root, seid, asked.psi, asked.snssai);
             return Err(reply_with_piggyback(created, piggybacked(session, known.version).as_ref()));
         }
         if self.is_held(ltmsi) {
@@ -224,7 +224,7 @@ impl Sessions {
 
 /// Encodes an SM context for piggybacking.
 fn piggybacked(session: &Session, version: Version) -> Option<PiggybackedSmContext> {
-    let octets = session.travelling();
+    let octets = session.encode_for_piggyback();
     if octets.is_none() {
         tracing::error!("bug: SM context too long for piggyback; kept in memory");
     }

@@ -184,7 +184,7 @@ impl Sessions {
             }
         }
         if put.is_empty() && out.is_empty() {
-            return self.done(ltmsi, task, outcome, None, now);
+            return self.complete(ltmsi, task, outcome, None, now);
         }
         let (expected, whole) = (there.version, !out.is_empty());
         if whole {
@@ -219,7 +219,7 @@ impl Sessions {
             is_own && !foreign && put.is_empty() && out.is_none()
         });
         if is_this {
-            return self.done(ltmsi, task, outcome, None, now);
+            return self.complete(ltmsi, task, outcome, None, now);
         }
         if let SmEvent::Create(_) = task.turn {
             self.release(&mut outcome);

@@ -110,13 +110,13 @@ impl ShmSessions {
     /// Loads the last committed SM context.
     fn load(&mut self, ltmsi: Ltmsi) -> Option<(Box<Session>, Version)> {
         let found = self.records.load(&[storage::name(ltmsi)]).ok()?.pop().flatten()?;
-        Session::found(Codec::default(), found).map(|(session, known)| (session, known.version))
+        Session::decode_stored(Codec::default(), found).map(|(session, known)| (session, known.version))
     }
 }
 
 impl Sessions {
     /// Sets the records, which no other process uses, and the SM contexts in them.
-    pub(crate) fn keep_here(
+    pub(crate) fn use_shm_records(
         &mut self,
         records: Box<dyn RecordStore>,
         metrics: Arc<Metrics>,
@@ -129,7 +129,7 @@ impl Sessions {
     }
 
     /// Commits a transaction and executes its effects.
-    pub(super) fn commit_here(
+    pub(super) fn commit_to_shm(
         &mut self,
         ltmsi: Ltmsi,
         task: Task,
@@ -145,7 +145,7 @@ impl Sessions {
                     let before = here.load(ltmsi);
                     here.sessions.extend(before.map(|before| (ltmsi, before)));
                     if task.reply.is_none() && error.is_retryable() {
-                        return self.try_later(ltmsi, task, now);
+                        return self.queue_retry(ltmsi, task, now);
                     }
                     if task.reply.is_none() {
                         self.answer(ltmsi, wire::not_stored(&error, false));
@@ -157,11 +157,11 @@ impl Sessions {
                 }
             }
         }
-        self.done(ltmsi, task, outcome, Some(known), now);
+        self.complete(ltmsi, task, outcome, Some(known), now);
     }
 
     /// Queues a failed transaction for a retry, before later ones of the SM context.
-    fn try_later(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
+    fn queue_retry(&mut self, ltmsi: Ltmsi, task: Task, now: Instant) {
         let SessionBackend::Shm(here) = &mut self.backend else { return };
         here.behind.entry(ltmsi).or_default().push_front(task);
         here.retry_at.get_or_insert(now + RETRY_DELAY);
@@ -169,7 +169,7 @@ impl Sessions {
 
     /// Queues or rejects a transaction if an earlier one of the SM context waits for a retry; else
     /// returns it.
-    pub(super) fn waits_here(&mut self, ltmsi: Ltmsi, task: Task) -> Option<Task> {
+    pub(super) fn queue_behind_retry(&mut self, ltmsi: Ltmsi, task: Task) -> Option<Task> {
         let SessionBackend::Shm(here) = &mut self.backend else { return Some(task) };
         let Some(behind) = here.behind.get_mut(&ltmsi) else { return Some(task) };
         match task.reply {
@@ -184,7 +184,7 @@ impl Sessions {
     }
 
     /// Retries failed commits that are due, and renews the PFCP recovery time stamp.
-    pub(super) fn on_time_here(&mut self, now: Instant) {
+    pub(super) fn on_shm_timer(&mut self, now: Instant) {
         let SessionBackend::Shm(here) = &mut self.backend else { return };
         if *here.renewal.get_or_insert(now + RENEWAL_INTERVAL.into()) <= now {
             here.renewal = Some(now + RENEWAL_INTERVAL.into());
@@ -200,8 +200,8 @@ impl Sessions {
         }
     }
 
-    /// Returns the time of the next [`Sessions::on_time_here`].
-    pub(super) fn due_here(&self) -> Option<Instant> {
+    /// Returns the time of the next [`Sessions::on_shm_timer`].
+    pub(super) fn next_shm_timer(&self) -> Option<Instant> {
         match &self.backend {
             SessionBackend::Shm(here) => here.retry_at.into_iter().chain(here.renewal).min(),
             _ => None,

@@ -133,8 +133,8 @@ impl World {
     }
 
     /// Returns a world with a database in this format and update mode.
-    fn kept_as(format: Format, manner: UpdateMode) -> Self {
-        World::storing(StatePersist::Transaction, Codec { format, manner })
+    fn kept_as(format: Format, update_mode: UpdateMode) -> Self {
+        World::storing(StatePersist::Transaction, Codec { format, update_mode })
     }
 
     fn storing(persist: StatePersist, codec: Codec) -> Self {
@@ -152,7 +152,7 @@ impl World {
 
     /// Returns a world with a database and one commit per procedure.
     fn procedural() -> Self {
-        World::storing(StatePersist::Procedure, Codec { format: Format::Json, manner: UpdateMode::Update })
+        World::storing(StatePersist::Procedure, Codec { format: Format::Json, update_mode: UpdateMode::Update })
     }
 
     /// Returns a world with piggybacked SM contexts.
@@ -301,7 +301,7 @@ impl World {
         }
         let numbers = records.list_ids("smf").unwrap();
         let found = records.load(&[Name { collection: "smf", id: numbers[0] }]).unwrap().remove(0).unwrap();
-        *Session::found(self.codec(), found).unwrap().0
+        *Session::decode_stored(self.codec(), found).unwrap().0
     }
 
     /// Returns true if no SM context is left anywhere.

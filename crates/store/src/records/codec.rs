@@ -19,7 +19,7 @@ pub struct Codec {
     /// Encoding of the fields of a value.
     pub format: Format,
     /// Kind of change that a commit makes.
-    pub manner: UpdateMode,
+    pub update_mode: UpdateMode,
 }
 
 /// An encoded value: one byte string, or one for each field where fields are updated or inspected.
@@ -80,11 +80,11 @@ impl Codec {
     /// Returns a [`CodecError`] if the store fails or the record does not decode.
     pub fn load<T: Serialize + DeserializeOwned>(
         self,
-        place: &mut dyn RecordStore,
+        store: &mut dyn RecordStore,
         name: Name,
     ) -> Result<Option<(T, RecordBase)>, CodecError> {
-        match place.load(&[name])?.into_iter().next().flatten() {
-            Some(found) => self.found(found).map(Some).map_err(CodecError::Format),
+        match store.load(&[name])?.into_iter().next().flatten() {
+            Some(found) => self.decode_stored(found).map(Some).map_err(CodecError::Format),
             None => Ok(None),
         }
     }
@@ -95,7 +95,7 @@ impl Codec {
     ///
     /// Returns [`FormatError::Value`] if the value has no encoding.
     pub fn encode<T: Serialize + ?Sized>(self, known: &RecordBase, value: &T) -> Result<Encoded, FormatError> {
-        match (self.manner, self.format) {
+        match (self.update_mode, self.format) {
             (UpdateMode::Replace, Format::Binary | Format::Protobuf) => self.format.encode(value).map(Encoded::Whole),
             _ => self.encode_fields(known, value),
         }
@@ -107,7 +107,7 @@ impl Codec {
     ///
     /// Returns [`FormatError::Value`] if the value has no encoding.
     pub fn encode_fields<T: Serialize + ?Sized>(self, known: &RecordBase, value: &T) -> Result<Encoded, FormatError> {
-        let base = if self.manner == UpdateMode::Update { &known.parts[..] } else { &[] };
+        let base = if self.update_mode == UpdateMode::Update { &known.parts[..] } else { &[] };
         self.format.split_over(base, value).map(Encoded::Parts)
     }
 
@@ -122,19 +122,19 @@ impl Codec {
     /// Returns the change that commits a value, for a caller that commits several in one request.
     ///
     /// With *delete and create*, an existing record is removed first. After that, the caller
-    /// requests the creation with `taken_out`.
+    /// requests the creation with `is_removed`.
     pub fn change<'a>(
         self,
         known: &RecordBase,
         value: &'a Encoded,
         parts: &'a [RecordPart<'a>],
-        taken_out: bool,
+        is_removed: bool,
     ) -> Change<'a> {
         let expected = known.version;
-        match (value, self.manner) {
+        match (value, self.update_mode) {
             (Encoded::Whole(octets), _) => Change::Commit { expected, octets },
             (Encoded::Parts(_), UpdateMode::Update) if !known.whole => Change::Update { expected, parts },
-            (Encoded::Parts(_), UpdateMode::DeleteCreate) if taken_out => Change::Create { before: expected, parts },
+            (Encoded::Parts(_), UpdateMode::DeleteCreate) if is_removed => Change::Create { before: expected, parts },
             (Encoded::Parts(_), UpdateMode::DeleteCreate) if expected != 0 => Change::Remove { expected },
             (Encoded::Parts(_), _) => Change::Replace { expected, parts },
         }
@@ -145,13 +145,16 @@ impl Codec {
     /// # Errors
     ///
     /// Returns a [`FormatError`] if the record does not decode.
-    pub fn found<T: Serialize + DeserializeOwned>(self, found: StoredRecord) -> Result<(T, RecordBase), FormatError> {
+    pub fn decode_stored<T: Serialize + DeserializeOwned>(
+        self,
+        found: StoredRecord,
+    ) -> Result<(T, RecordBase), FormatError> {
         if found.parts.is_empty() {
             let value = self.format.decode(&found.octets)?;
             return Ok((value, RecordBase { version: found.version, parts: Vec::new(), whole: true }));
         }
         let value: T = self.format.join(&found)?;
-        let parts = match (self.manner, self.format) {
+        let parts = match (self.update_mode, self.format) {
             (UpdateMode::Replace | UpdateMode::DeleteCreate, _) => Vec::new(),
             (UpdateMode::Update, Format::Binary) => found.parts,
             (UpdateMode::Update, Format::Json | Format::Protobuf) => Format::Binary.split(&value)?.into_base(),
@@ -166,7 +169,7 @@ impl Codec {
     /// Returns a [`CodecError`] if the commit failed; `known` is unchanged then.
     pub fn commit<T: Serialize + ?Sized>(
         self,
-        place: &mut dyn RecordStore,
+        store: &mut dyn RecordStore,
         name: Name,
         known: &mut RecordBase,
         value: &T,
@@ -174,27 +177,27 @@ impl Codec {
         let value = self.encode(known, value)?;
         let parts = self.parts(&value);
         let first = self.change(known, &value, &parts, false);
-        let mut version = change(place, name, first)?;
+        let mut version = change(store, name, first)?;
         if first.removes() {
-            version = put_back(place, name, known.version, &parts).map_err(CodecError::Torn)?;
+            version = put_back(store, name, known.version, &parts).map_err(CodecError::Torn)?;
         }
         (known.version, known.whole) = (version, false);
-        if let (UpdateMode::Update, Encoded::Parts(parts)) = (self.manner, value) {
+        if let (UpdateMode::Update, Encoded::Parts(parts)) = (self.update_mode, value) {
             known.parts = parts.into_base();
         }
         Ok(())
     }
 }
 
-fn change(place: &mut dyn RecordStore, name: Name, change: Change<'_>) -> Result<Version, RecordError> {
-    place.change(&[(name, change)]).remove(0)
+fn change(store: &mut dyn RecordStore, name: Name, change: Change<'_>) -> Result<Version, RecordError> {
+    store.change(&[(name, change)]).remove(0)
 }
 
 /// Creates a record that was just removed.
 ///
 /// If an answer was lost, a stored record with the intended version is the created one.
 fn put_back(
-    place: &mut dyn RecordStore,
+    store: &mut dyn RecordStore,
     name: Name,
     before: Version,
     parts: &[RecordPart<'_>],
@@ -203,9 +206,9 @@ fn put_back(
     let create = Change::Create { before, parts };
     let mut lost = false;
     loop {
-        let error = match change(place, name, create) {
+        let error = match change(store, name, create) {
             Err(RecordError::Conflict) if lost => {
-                let there = place.load(&[name])?.remove(0).map(|found| found.version);
+                let there = store.load(&[name])?.remove(0).map(|found| found.version);
                 return if there == Some(create.result()) { Ok(create.result()) } else { Err(RecordError::Conflict) };
             }
             Err(error) if error.is_retryable() => error,
@@ -264,19 +267,19 @@ mod tests {
 
     #[test]
     fn removed_record_is_recreated_or_torn() {
-        let codec = Codec { format: Format::Binary, manner: UpdateMode::DeleteCreate };
+        let codec = Codec { format: Format::Binary, update_mode: UpdateMode::DeleteCreate };
         let down = || RecordError::Down(String::new());
         for (errors, done) in [
             (vec![down(), down()], true),
             (vec![RecordError::OutcomeUnknown(String::new())], true),
             (vec![down(), RecordError::NotARecord], false),
         ] {
-            let mut place = Failing(MemoryRecords::new(Duration::from_secs(60)), errors);
+            let mut store = Failing(MemoryRecords::new(Duration::from_secs(60)), errors);
             let (mut known, mut value) = (RecordBase::default(), Value { count: 1, name: "a".into() });
-            codec.commit(&mut place, NAME, &mut known, &value).unwrap();
+            codec.commit(&mut store, NAME, &mut known, &value).unwrap();
             value.count = 2;
-            let result = codec.commit(&mut place, NAME, &mut known, &value);
-            let there = codec.load::<Value>(&mut place, NAME).unwrap();
+            let result = codec.commit(&mut store, NAME, &mut known, &value);
+            let there = codec.load::<Value>(&mut store, NAME).unwrap();
             if done {
                 assert_eq!(
                     (result, there),
@@ -291,20 +294,21 @@ mod tests {
 
     #[test]
     fn update_modes_read_each_others_records() {
-        let mut place = MemoryRecords::new(Duration::from_secs(60));
+        let mut store = MemoryRecords::new(Duration::from_secs(60));
         let (mut known, mut value) = (RecordBase::default(), Value { count: 1, name: "a".into() });
-        for (count, manner) in
+        for (count, update_mode) in
             (2..).zip([UpdateMode::Replace, UpdateMode::Update, UpdateMode::DeleteCreate, UpdateMode::Replace])
         {
-            let codec = Codec { format: Format::Binary, manner };
+            let codec = Codec { format: Format::Binary, update_mode };
             value.count = count;
-            codec.commit(&mut place, NAME, &mut known, &value).unwrap();
-            let found = place.load(&[NAME]).unwrap().remove(0).unwrap();
-            assert_eq!(found.parts.is_empty(), manner == UpdateMode::Replace, "a whole, or in parts");
-            assert_eq!(found.octets.is_empty(), manner != UpdateMode::Replace, "never both");
+            codec.commit(&mut store, NAME, &mut known, &value).unwrap();
+            let found = store.load(&[NAME]).unwrap().remove(0).unwrap();
+            assert_eq!(found.parts.is_empty(), update_mode == UpdateMode::Replace, "a whole, or in parts");
+            assert_eq!(found.octets.is_empty(), update_mode != UpdateMode::Replace, "never both");
             // The next value loads it in its own update mode.
-            for manner in [UpdateMode::DeleteCreate, UpdateMode::Replace, UpdateMode::Update] {
-                let loaded = Codec { format: Format::Binary, manner }.load::<Value>(&mut place, NAME).unwrap().unwrap();
+            for update_mode in [UpdateMode::DeleteCreate, UpdateMode::Replace, UpdateMode::Update] {
+                let loaded =
+                    Codec { format: Format::Binary, update_mode }.load::<Value>(&mut store, NAME).unwrap().unwrap();
                 assert_eq!(loaded.0, value);
                 known = loaded.1;
             }
@@ -313,18 +317,21 @@ mod tests {
 
     #[test]
     fn update_writes_what_has_changed() {
-        let codec = Codec { format: Format::Json, manner: UpdateMode::Update };
-        let mut place = MemoryRecords::new(Duration::from_secs(60));
+        let codec = Codec { format: Format::Json, update_mode: UpdateMode::Update };
+        let mut store = MemoryRecords::new(Duration::from_secs(60));
         let (mut known, mut value) = (RecordBase::default(), Value { count: 1, name: "a".into() });
-        codec.commit(&mut place, NAME, &mut known, &value).unwrap();
+        codec.commit(&mut store, NAME, &mut known, &value).unwrap();
         // A part of another NF, which this NF does not know.
         let parts = [RecordPart { name: "theirs", octets: b"1" }];
-        change(&mut place, NAME, Change::Update { expected: 1, parts: &parts }).unwrap();
+        change(&mut store, NAME, Change::Update { expected: 1, parts: &parts }).unwrap();
         known.version = 2;
         value.count = 2;
-        codec.commit(&mut place, NAME, &mut known, &value).unwrap();
-        let found = place.load(&[NAME]).unwrap().remove(0).unwrap();
+        codec.commit(&mut store, NAME, &mut known, &value).unwrap();
+        let found = store.load(&[NAME]).unwrap().remove(0).unwrap();
         assert_eq!((found.part("count"), found.part("theirs")), (Some(&b"2"[..]), Some(&b"1"[..])));
-        assert!(matches!(codec.found::<Value>(found), Ok((there, _)) if there == value), "nor is it in the way");
+        assert!(
+            matches!(codec.decode_stored::<Value>(found), Ok((there, _)) if there == value),
+            "nor is it in the way"
+        );
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! One thread of one process uses the file.
 //!
-//! Each context has a *place*: its sealed bytes, which change seldom, and a word in clear. The word
-//! is stored at once and at every commit. It belongs to a version of the bytes. If the versions
-//! differ, the bytes are older than the word, and the context must not be continued. The caller
-//! defines the meaning of the word; 0 = there is no context to continue.
+//! Each context has a *location*: its sealed bytes, which change seldom, and a word in clear. The
+//! word is stored at once and at every commit. It belongs to a version of the bytes. If the
+//! versions differ, the bytes are older than the word, and the context must not be continued. The
+//! caller defines the meaning of the word; 0 = there is no context to continue.
 
 use super::sealed::RecordsKey;
 use super::shm::ShmError;
@@ -22,7 +22,7 @@ const OCTETS: usize = 2048;
 /// Bytes of the fixed parts of a region, and of the words.
 const FIXED: usize = 16 << 20;
 /// The first shared word identifies the configuration ([`KeptContexts::open`]). The words of the
-/// places follow.
+/// locations follow.
 const MARK: u32 = 0;
 /// Free bytes of the file system that new contexts leave for the growth of existing ones.
 const SPARE: u64 = 32 << 20;
@@ -45,8 +45,8 @@ pub struct ContextFile {
 /// A context found when the file was opened.
 #[derive(Debug)]
 pub struct OpenedContext {
-    /// Number of its place.
-    pub index: u32,
+    /// Number for [`ContextFile::put`], [`ContextFile::set`] and [`ContextFile::remove`].
+    pub location: u32,
     /// The word beside it; not 0.
     pub word: u64,
     /// The opened (decrypted) bytes.
@@ -90,12 +90,12 @@ impl ContextFile {
         let region = match Region::open(path, sizes) {
             Err(RegionError::Layout(_)) => {
                 opened.dropped = Some("the file is another release's");
-                anew(path, sizes)?
+                replace_file(path, sizes)?
             }
             Ok(region) if is_other(&region, sizes, mark) => {
                 opened.dropped = Some("the configuration is another one");
                 // A process that opens it in between finds the file locked.
-                let found = anew(path, sizes);
+                let found = replace_file(path, sizes);
                 drop(region);
                 found?
             }
@@ -117,16 +117,16 @@ impl ContextFile {
     fn index(&mut self, opened: &mut Opened) {
         let (mut used, mut void) = (Vec::with_capacity(self.store.len()), Vec::new());
         let (region, key) = (self.store.region(), &self.key);
-        let places = places(region);
+        let locations = locations(region);
         self.store.each(&mut |at, stored| {
-            let place = at.get();
-            let word = if place < places { word_of(region, place) } else { 0 };
+            let location = at.get();
+            let word = if location < locations { word_of(region, location) } else { 0 };
             let found = match word {
                 0 => {
                     opened.unfinished += 1;
                     None
                 }
-                _ => match key.open(&associated_data(place), stored.octets) {
+                _ => match key.open(&associated_data(location), stored.octets) {
                     Ok(octets) => Some(octets),
                     Err(OpenError::OtherKey { .. }) => {
                         opened.other_key += 1;
@@ -140,24 +140,24 @@ impl ContextFile {
             };
             match found {
                 Some(octets) => {
-                    used.push(place);
-                    opened.contexts.push(OpenedContext { index: place, word, octets });
+                    used.push(location);
+                    opened.contexts.push(OpenedContext { location, word, octets });
                 }
                 None => void.push((at, stored.version)),
             }
             true
         });
         for (at, version) in void {
-            if at.get() < places {
+            if at.get() < locations {
                 set_word(self.store.region(), at.get(), 0);
             }
             // The context has that version: no other thread commits.
             let _ = self.store.remove(at, version);
         }
         used.sort_unstable();
-        for place in used {
-            self.free.extend(self.next..place);
-            self.next = place + 1;
+        for location in used {
+            self.free.extend(self.next..location);
+            self.next = location + 1;
         }
     }
 
@@ -171,55 +171,55 @@ impl ContextFile {
         self.store.is_empty()
     }
 
-    /// Allocates a place for a context; `None`: the file, or its file system, is full.
-    pub fn place(&mut self) -> Option<u32> {
+    /// Allocates a location for a context; `None`: the file, or its file system, is full.
+    pub fn allocate(&mut self) -> Option<u32> {
         if !self.has_room() {
             return None;
         }
-        if let Some(place) = self.free.pop() {
-            return Some(place);
+        if let Some(location) = self.free.pop() {
+            return Some(location);
         }
-        let place = self.next;
-        (place < places(self.store.region())).then(|| {
+        let location = self.next;
+        (location < locations(self.store.region())).then(|| {
             self.next += 1;
-            place
+            location
         })
     }
 
-    /// Stores the word of a place.
+    /// Stores the word of a location.
     ///
     /// However the process ends afterwards, the next process reads this word or a later one.
     #[inline]
-    pub fn set(&self, place: u32, word: u64) {
-        set_word(self.store.region(), place, word);
+    pub fn set(&self, location: u32, word: u64) {
+        set_word(self.store.region(), location, word);
     }
 
-    /// Stores the bytes of a place, sealed. The caller must set the word afterwards.
+    /// Stores the bytes of a location, sealed. The caller must set the word afterwards.
     ///
     /// # Errors
     ///
-    /// Returns a [`CommitError`] if there is no room; the place is empty then.
-    pub fn put(&mut self, place: u32, octets: &[u8]) -> Result<(), CommitError> {
+    /// Returns a [`CommitError`] if there is no room; the location is empty then.
+    pub fn put(&mut self, location: u32, octets: &[u8]) -> Result<(), CommitError> {
         self.sealed.clear();
-        self.key.seal_into(&associated_data(place), octets, &mut self.sealed);
-        let at = Ltmsi::from_raw(place);
+        self.key.seal_into(&associated_data(location), octets, &mut self.sealed);
+        let at = Ltmsi::from_raw(location);
         let before = self.store.load(at).map_or(0, |stored| stored.version);
         let stored = self.store.commit(at, before, &self.sealed, None).map(drop);
         if stored.is_err() {
-            self.empty(place);
+            self.empty(location);
         }
         stored
     }
 
-    /// Removes a context and frees its place.
-    pub fn take_out(&mut self, place: u32) {
-        self.empty(place);
-        self.free.push(place);
+    /// Removes a context and frees its location.
+    pub fn remove(&mut self, location: u32) {
+        self.empty(location);
+        self.free.push(location);
     }
 
-    fn empty(&mut self, place: u32) {
-        self.set(place, 0);
-        let at = Ltmsi::from_raw(place);
+    fn empty(&mut self, location: u32) {
+        self.set(location, 0);
+        let at = Ltmsi::from_raw(location);
         if let Some(version) = self.store.load(at).map(|stored| stored.version) {
             // The context has that version: no other thread commits.
             let _ = self.store.remove(at, version);
@@ -241,23 +241,23 @@ impl ContextFile {
     }
 }
 
-/// Returns the associated data of sealing: the place.
-fn associated_data(place: u32) -> [u8; 8] {
-    let [a, b, c, d] = place.to_be_bytes();
+/// Returns the associated data of sealing: the location.
+fn associated_data(location: u32) -> [u8; 8] {
+    let [a, b, c, d] = location.to_be_bytes();
     [b'k', b'e', b'p', b't', a, b, c, d]
 }
 
-fn places(region: &Region) -> u32 {
+fn locations(region: &Region) -> u32 {
     region.config().ues.min(region.config().board.saturating_sub(1))
 }
 
-/// Reads the word of a place. Acquire: the bytes that it belongs to are visible too.
-fn word_of(region: &Region, place: u32) -> u64 {
-    region.shared_word(place + 1).load(Ordering::Acquire)
+/// Reads the word of a location. Acquire: the bytes that it belongs to are visible too.
+fn word_of(region: &Region, location: u32) -> u64 {
+    region.shared_word(location + 1).load(Ordering::Acquire)
 }
 
-fn set_word(region: &Region, place: u32, word: u64) {
-    region.shared_word(place + 1).store(word, Ordering::Release);
+fn set_word(region: &Region, location: u32, word: u64) {
+    region.shared_word(location + 1).store(word, Ordering::Release);
 }
 
 /// Returns true if an existing region has other sizes or another mark. A new region has no mark
@@ -268,7 +268,7 @@ fn is_other(region: &Region, sizes: RegionConfig, mark: u64) -> bool {
 }
 
 /// Replaces a file by a new one.
-fn anew(path: &Path, sizes: RegionConfig) -> Result<Region, ShmError> {
+fn replace_file(path: &Path, sizes: RegionConfig) -> Result<Region, ShmError> {
     match std::fs::remove_file(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
             return Err(ShmError::Io { path: path.to_owned(), source });
@@ -288,7 +288,7 @@ mod tests {
 
     const SECRET: &[u8] = b"K_AMF, which nobody reads in the file";
 
-    fn place() -> (tempfile::TempDir, PathBuf) {
+    fn new_directory() -> (tempfile::TempDir, PathBuf) {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = directory.path().join("kept");
         (directory, path)
@@ -298,13 +298,13 @@ mod tests {
         ContextFile::open(path, 1000, mark, SealingKey::new([key; 32]).into()).unwrap()
     }
 
-    /// Stores contexts with these words and returns their places.
+    /// Stores contexts with these words and returns their locations.
     fn store(file: &mut ContextFile, words: &[u64]) -> Vec<u32> {
         let put = |word: &u64| {
-            let place = file.place().unwrap();
-            file.put(place, &[SECRET, &word.to_be_bytes()].concat()).unwrap();
-            file.set(place, *word);
-            place
+            let location = file.allocate().unwrap();
+            file.put(location, &[SECRET, &word.to_be_bytes()].concat()).unwrap();
+            file.set(location, *word);
+            location
         };
         words.iter().map(put).collect()
     }
@@ -317,13 +317,13 @@ mod tests {
 
     #[test]
     fn contexts_are_there_for_next_process_sealed() {
-        let (_directory, path) = place();
+        let (_directory, path) = new_directory();
         let (mut file, opened) = open(&path, 7, 1);
         assert!(opened.contexts.is_empty() && opened.dropped.is_none());
-        let places = store(&mut file, &[11, 12, 13]);
+        let locations = store(&mut file, &[11, 12, 13]);
         // The word changes at each commit, the bytes do not.
-        file.set(places[0], 21);
-        file.take_out(places[1]);
+        file.set(locations[0], 21);
+        file.remove(locations[1]);
         assert!(matches!(ContextFile::open(&path, 1000, 7, SealingKey::new([1; 32]).into()), Err(ShmError::InUse(_))));
         let octets = fs::read(&path).unwrap();
         assert!(!octets.windows(8).any(|octets| octets == &SECRET[..8]), "nothing of it is in clear");
@@ -334,22 +334,25 @@ mod tests {
         let first = opened.contexts.iter().find(|context| context.word == 21).unwrap();
         assert_eq!(first.octets, [SECRET, &11_u64.to_be_bytes()].concat(), "as they were put");
         let more = store(&mut file, &[31, 32]);
-        assert!(more.iter().all(|place| ![places[0], places[2]].contains(place)), "places are not given twice");
+        assert!(
+            more.iter().all(|location| ![locations[0], locations[2]].contains(location)),
+            "locations are not given twice"
+        );
     }
 
     #[test]
     fn damaged_contexts_are_dropped_and_counted() {
-        let (_directory, path) = place();
+        let (_directory, path) = new_directory();
         let (mut file, _) = open(&path, 7, 1);
-        let places = store(&mut file, &[11, 12, 13, 14]);
+        let locations = store(&mut file, &[11, 12, 13, 14]);
         // The process ended between storing bytes and word.
-        file.set(places[0], 0);
-        // Bytes of one place in another.
-        let foreign = file.store.load(Ltmsi::from_raw(places[1])).unwrap().octets.to_vec();
-        let version = file.store.load(Ltmsi::from_raw(places[2])).unwrap().version;
-        file.store.commit(Ltmsi::from_raw(places[2]), version, &foreign, None).unwrap();
-        let version = file.store.load(Ltmsi::from_raw(places[3])).unwrap().version;
-        file.store.commit(Ltmsi::from_raw(places[3]), version, b"in clear", None).unwrap();
+        file.set(locations[0], 0);
+        // Bytes of one location in another.
+        let foreign = file.store.load(Ltmsi::from_raw(locations[1])).unwrap().octets.to_vec();
+        let version = file.store.load(Ltmsi::from_raw(locations[2])).unwrap().version;
+        file.store.commit(Ltmsi::from_raw(locations[2]), version, &foreign, None).unwrap();
+        let version = file.store.load(Ltmsi::from_raw(locations[3])).unwrap().version;
+        file.store.commit(Ltmsi::from_raw(locations[3]), version, b"in clear", None).unwrap();
         drop(file);
         let (file, opened) = open(&path, 7, 1);
         assert_eq!((words(&opened), opened.unfinished, opened.damaged), (vec![12], 1, 2));
@@ -361,7 +364,7 @@ mod tests {
 
     #[test]
     fn other_layouts_and_configurations_begin_anew() {
-        let (_directory, path) = place();
+        let (_directory, path) = new_directory();
         let (mut file, _) = open(&path, 7, 1);
         store(&mut file, &[11]);
         drop(file);
@@ -383,12 +386,12 @@ mod tests {
 
     #[test]
     fn full_file_still_updates_contexts() {
-        let (_directory, path) = place();
+        let (_directory, path) = new_directory();
         let (mut file, _) = ContextFile::open(&path, 2, 7, SealingKey::new([1; 32]).into()).unwrap();
-        let places = store(&mut file, &[11, 12]);
-        assert_eq!(file.place(), None);
-        file.put(places[0], &[1; 3000]).unwrap();
-        file.take_out(places[1]);
-        assert_eq!(file.place(), Some(places[1]));
+        let locations = store(&mut file, &[11, 12]);
+        assert_eq!(file.allocate(), None);
+        file.put(locations[0], &[1; 3000]).unwrap();
+        file.remove(locations[1]);
+        assert_eq!(file.allocate(), Some(locations[1]));
     }
 }

@@ -59,7 +59,7 @@ pub struct Sealed<R> {
     /// True if the store accepts only JSON: sealed bytes become a string of hexadecimal digits.
     is_json: bool,
     /// Buffer for the associated data.
-    of: String,
+    associated_data: String,
 }
 
 impl<R: std::fmt::Debug> std::fmt::Debug for Sealed<R> {
@@ -70,14 +70,19 @@ impl<R: std::fmt::Debug> std::fmt::Debug for Sealed<R> {
 
 impl<R: Clone> Clone for Sealed<R> {
     fn clone(&self) -> Self {
-        Sealed { inner: self.inner.clone(), key: self.key.clone(), is_json: self.is_json, of: String::new() }
+        Sealed {
+            inner: self.inner.clone(),
+            key: self.key.clone(),
+            is_json: self.is_json,
+            associated_data: String::new(),
+        }
     }
 }
 
 impl<R: RecordStore> Sealed<R> {
     /// Seals the records of `inner` with `key`, as JSON strings if `is_json`.
     pub fn new(inner: R, key: RecordsKey, is_json: bool) -> Self {
-        Sealed { inner, key, is_json, of: String::new() }
+        Sealed { inner, key, is_json, associated_data: String::new() }
     }
 
     /// Checks that the store was sealed with this key.
@@ -110,20 +115,20 @@ impl<R: RecordStore> Sealed<R> {
     }
 
     /// Builds the associated data of a record or part: sealed bytes open only in their place.
-    fn place(&mut self, name: Name, part: &str) {
-        self.of.clear();
+    fn set_associated_data(&mut self, name: Name, part: &str) {
+        self.associated_data.clear();
         // Writing to a string does not fail.
-        let _ = write!(self.of, "records/{}/{}/{part}", name.collection, name.id);
+        let _ = write!(self.associated_data, "records/{}/{}/{part}", name.collection, name.id);
     }
 
     fn seal(&mut self, name: Name, part: &str, octets: &[u8]) -> Vec<u8> {
-        self.place(name, part);
-        let sealed = self.key.0.seal(self.of.as_bytes(), octets);
+        self.set_associated_data(name, part);
+        let sealed = self.key.0.seal(self.associated_data.as_bytes(), octets);
         if self.is_json { format!("\"{}\"", hex::encode(sealed)).into_bytes() } else { sealed }
     }
 
     fn open(&mut self, name: Name, part: &str, sealed: &[u8]) -> Result<Vec<u8>, RecordError> {
-        self.place(name, part);
+        self.set_associated_data(name, part);
         let digits;
         let sealed = match sealed {
             [b'"', text @ .., b'"'] if self.is_json => {
@@ -132,7 +137,7 @@ impl<R: RecordStore> Sealed<R> {
             }
             sealed => sealed,
         };
-        match self.key.0.open(self.of.as_bytes(), sealed) {
+        match self.key.0.open(self.associated_data.as_bytes(), sealed) {
             Ok(mut octets) => Ok(std::mem::take(&mut *octets)),
             Err(OpenError::OtherKey { .. }) => Err(RecordError::OtherKey),
             Err(OpenError::NotSealed) => Err(RecordError::NotSealed),

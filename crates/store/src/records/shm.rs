@@ -193,19 +193,21 @@ impl ShmIndex {
         !strange
     }
 
-    fn place(&self, name: Name) -> Option<Ltmsi> {
+    fn locate(&self, name: Name) -> Option<Ltmsi> {
         self.names.get(name.collection)?.get(&name.id).copied()
     }
 
     /// Returns the version of a record that has not expired, and that of its slot.
     fn versions(&self, name: Name, now: Instant) -> Option<(Version, Version)> {
-        let stored = self.store.load(self.place(name)?).filter(|stored| stored.deadline.is_none_or(|end| end > now))?;
+        let stored =
+            self.store.load(self.locate(name)?).filter(|stored| stored.deadline.is_none_or(|end| end > now))?;
         head(stored.octets).map(|(head, _)| (head.version, stored.version))
     }
 
     /// Returns a record that has not expired.
     fn record(&self, name: Name, now: Instant) -> Option<StoredRecord> {
-        let stored = self.store.load(self.place(name)?).filter(|stored| stored.deadline.is_none_or(|end| end > now))?;
+        let stored =
+            self.store.load(self.locate(name)?).filter(|stored| stored.deadline.is_none_or(|end| end > now))?;
         let (head, mut octets) = head(stored.octets)?;
         let mut found = StoredRecord { version: head.version, ..StoredRecord::default() };
         for (part, length) in head.parts {
@@ -229,19 +231,19 @@ impl ShmIndex {
             return Err(RecordError::Conflict);
         }
         if change.removes() {
-            self.take_out(name);
+            self.remove_record(name);
             return Ok(0);
         }
         if there.is_none() {
             // The record has expired.
-            self.take_out(name);
+            self.remove_record(name);
         }
         let found = if change.is_whole() { None } else { self.record(name, now) };
         let index = found.iter().flat_map(|found| &found.parts).map(|(name, octets)| RecordPart { name, octets });
         let index = index.filter(|part| change.parts().iter().all(|new| new.name != part.name));
         let parts: Vec<RecordPart<'_>> = index.chain(change.parts().iter().copied()).collect();
         let octets = written(name, change.result(), change.octets().unwrap_or_default(), &parts)?;
-        let ltmsi = match self.place(name) {
+        let ltmsi = match self.locate(name) {
             Some(ltmsi) => ltmsi,
             // Existing records can be changed even if there is no room for new ones.
             None if self.store.len() >= self.store.region().config().ues as usize || !self.has_room() => {
@@ -293,7 +295,7 @@ impl ShmIndex {
         Some(ltmsi)
     }
 
-    fn take_out(&mut self, name: Name) {
+    fn remove_record(&mut self, name: Name) {
         let Some(ltmsi) = self.names.get_mut(name.collection).and_then(|names| names.remove(&name.id)) else { return };
         if let Some(version) = self.store.load(ltmsi).map(|stored| stored.version) {
             // The record has that version: no other process commits.
@@ -375,7 +377,7 @@ mod tests {
 
     const LIFE: Duration = Duration::from_secs(60);
 
-    fn place() -> (tempfile::TempDir, std::path::PathBuf) {
+    fn new_directory() -> (tempfile::TempDir, std::path::PathBuf) {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = directory.path().join("records");
         (directory, path)
@@ -383,7 +385,7 @@ mod tests {
 
     #[test]
     fn shared_memory_keeps_the_contract() {
-        let (_directory, path) = place();
+        let (_directory, path) = new_directory();
         let store = ShmRecords::open(&path, 5000, LIFE).unwrap();
         let (mut one, mut other) = (store.clone(), store);
         crate::conformance::records(&mut one, &mut other);
@@ -392,14 +394,14 @@ mod tests {
 
     #[test]
     fn record_expires_without_commits() {
-        let (_directory, path) = place();
+        let (_directory, path) = new_directory();
         let life = Duration::from_millis(100);
         crate::conformance::expiry_suite(&mut ShmRecords::open(&path, 100, life).unwrap(), life);
     }
 
     #[test]
     fn records_outlive_their_process() {
-        let (_directory, path) = place();
+        let (_directory, path) = new_directory();
         let name = |id| Name { collection: "smf", id };
         let whole = |expected| Change::Commit { expected, octets: b"whole" };
         let parts = [RecordPart { name: "a", octets: b"1" }, RecordPart { name: "b", octets: b"" }];
@@ -422,7 +424,7 @@ mod tests {
 
     #[test]
     fn full_store_loses_nothing() {
-        let (_directory, path) = place();
+        let (_directory, path) = new_directory();
         let mut store = ShmRecords::open(&path, 10, LIFE).unwrap();
         let name = |id| Name { collection: "smf", id };
         let commit = |store: &mut ShmRecords, id| {
@@ -439,7 +441,7 @@ mod tests {
     /// Tests [`ShmRecords::has_room`]: it predicts the next commit, whatever the buffer sizes.
     #[test]
     fn whether_a_change_has_room_is_known_before() {
-        let (_directory, path) = place();
+        let (_directory, path) = new_directory();
         let mut store = ShmRecords::open(&path, 500, LIFE).unwrap();
         let name = |id| Name { collection: "smf", id };
         let commit = |store: &mut ShmRecords, id, expected, octets: &[u8]| {
@@ -464,7 +466,7 @@ mod tests {
     /// A retry would fail too, so the error must not be retryable. The stored record stays.
     #[test]
     fn oversized_record_is_refused() {
-        let (_directory, path) = place();
+        let (_directory, path) = new_directory();
         let mut store = ShmRecords::open(&path, 10, LIFE).unwrap();
         let mut commit = |id, expected, octets: &[u8]| {
             store.change(&[(Name { collection: "smf", id }, Change::Commit { expected, octets })]).remove(0)
@@ -559,7 +561,7 @@ mod tests {
 
     #[test]
     fn expired_record_is_not_found() {
-        let (_directory, path) = place();
+        let (_directory, path) = new_directory();
         let name = |id| Name { collection: "smf", id };
         let commit = Change::Commit { expected: 0, octets: b"x" };
         let mut store = ShmRecords::open(&path, 10, Duration::ZERO).unwrap();
@@ -572,7 +574,7 @@ mod tests {
 
     #[test]
     fn foreign_file_is_left_alone() {
-        let (_directory, path) = place();
+        let (_directory, path) = new_directory();
         let mut store = ShmRecords::open(&path, 10, LIFE).unwrap();
         store.index.lock().unwrap().store.commit(Ltmsi::from_raw(7), 0, &[0xff; 20], None).unwrap();
         let name = Name { collection: "smf", id: 1 };

@@ -29,7 +29,7 @@ impl Region {
         Layout::new(&config, config.bytes / mem::WORD)?;
         loop {
             match OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(path) {
-                Ok(file) => return Self::found(file),
+                Ok(file) => return Self::open_existing(file),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
             }
@@ -41,7 +41,7 @@ impl Region {
         }
     }
 
-    fn found(file: File) -> Result<Self, RegionError> {
+    fn open_existing(file: File) -> Result<Self, RegionError> {
         let status = file.metadata()?;
         // A file that other users can write to is not trusted.
         let ours = status.uid() == rustix::process::geteuid().as_raw() && status.mode() & 0o022 == 0;

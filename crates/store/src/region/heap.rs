@@ -24,7 +24,7 @@ pub(super) const SENT: u32 = 4;
 const PENDING: u32 = 8;
 
 /// Chunks that are searched for a free buffer before another chunk is claimed.
-const LOOKS: usize = 8;
+const MAX_CHECKED: usize = 8;
 /// Maximum number of buffers of each size that a worker keeps for reuse.
 const KEPT: usize = 256;
 /// Maximum number of empty chunks of each size that a worker keeps.
@@ -237,7 +237,7 @@ impl Region {
     }
 
     /// Returns the allocated buffers of a chunk.
-    pub(super) fn taken_of(&self, chunk: usize) -> Vec<u32> {
+    pub(super) fn allocated_in(&self, chunk: usize) -> Vec<u32> {
         let Some(class) = self.class_of(chunk) else { return Vec::new() };
         let bits = |index: usize| self.word(self.meta(chunk) + 1 + index / 64).load(Ordering::Acquire) >> (index % 64);
         let places = (0..self.lay.chunk.words / CLASSES[class]).filter(|index| bits(*index) & 1 != 0);
@@ -246,7 +246,7 @@ impl Region {
 
     /// Returns the allocated buffers of the chunks that a worker owns.
     pub(super) fn owned_by(&self, worker: u8) -> impl Iterator<Item = u32> {
-        self.chunks_of(worker).flat_map(|chunk| self.taken_of(chunk))
+        self.chunks_of(worker).flat_map(|chunk| self.allocated_in(chunk))
     }
 
     fn chunks_of(&self, worker: u8) -> impl Iterator<Item = usize> {
@@ -278,7 +278,7 @@ impl Region {
     pub fn heap_use(&self) -> (usize, usize) {
         let chunks = (0..self.lay.chunk_count).filter(|chunk| self.class_of(*chunk).is_some());
         let size = self.lay.chunk.words * WORD;
-        chunks.fold((0, 0), |(buffers, octets), chunk| (buffers + self.taken_of(chunk).len(), octets + size))
+        chunks.fold((0, 0), |(buffers, octets), chunk| (buffers + self.allocated_in(chunk).len(), octets + size))
     }
 }
 
@@ -393,7 +393,7 @@ impl Region {
 impl Class {
     /// Allocates a free buffer if a short search finds one.
     fn take(&mut self, region: &Region, class: usize) -> Option<u32> {
-        self.spare.pop().or_else(|| self.search(region, class, LOOKS))
+        self.spare.pop().or_else(|| self.search(region, class, MAX_CHECKED))
     }
 
     fn search(&mut self, region: &Region, class: usize, chunks: usize) -> Option<u32> {

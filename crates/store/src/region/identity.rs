@@ -101,11 +101,11 @@ impl Region {
         };
         let before = self.word(word).load(Ordering::Acquire);
         if before != 0 && before != value.wrapping_add(1) {
-            self.leave_index(key, before.wrapping_sub(1), slot.0);
+            self.remove_identifier(key, before.wrapping_sub(1), slot.0);
         }
         // The slot is written first: every identifier in the index must also be in the slot.
         self.word(word).store(value.wrapping_add(1), Ordering::SeqCst);
-        self.enter(key, value, slot.0).map_err(|error| {
+        self.insert_identifier(key, value, slot.0).map_err(|error| {
             self.word(word).store(0, Ordering::Release);
             insert_error(error)
         })
@@ -134,7 +134,7 @@ impl Region {
                     self.unbind(other, key, value);
                     // Also if that slot does not contain the identifier, a state that no correct
                     // worker leaves.
-                    self.leave_index(key, value, other.0);
+                    self.remove_identifier(key, value, other.0);
                     from = Some(other);
                 }
                 Err(error) => return Err(error),
@@ -147,11 +147,11 @@ impl Region {
         let (old, new) = halves(word.load(Ordering::Acquire));
         if old != !tmsi && new != !tmsi {
             if old != 0 {
-                self.leave_index(Key::Tmsi, u64::from(!old), slot);
+                self.remove_identifier(Key::Tmsi, u64::from(!old), slot);
             }
             word.store(joined(new, !tmsi), Ordering::SeqCst);
         }
-        self.enter(Key::Tmsi, u64::from(tmsi), slot).map_err(|error| {
+        self.insert_identifier(Key::Tmsi, u64::from(tmsi), slot).map_err(|error| {
             self.forget_tmsi(slot, tmsi);
             insert_error(error)
         })
@@ -170,7 +170,7 @@ impl Region {
             self.drop_alias(slot, Ltmsi::from_raw(value as u32));
             return;
         }
-        self.leave_index(key, value, slot.0);
+        self.remove_identifier(key, value, slot.0);
         let word = match key {
             Key::Supi => self.slot(slot.0, S_SUPI),
             Key::Ran => self.slot(slot.0, S_RAN),
@@ -210,7 +210,7 @@ impl Region {
                 break *word;
             }
         };
-        self.enter(Key::Ltmsi, value - 1, slot.0).map_err(|error| {
+        self.insert_identifier(Key::Ltmsi, value - 1, slot.0).map_err(|error| {
             let _ = place.compare_exchange(value, 0, Ordering::AcqRel, Ordering::Relaxed);
             insert_error(error)
         })
@@ -235,7 +235,7 @@ impl Region {
         let value = ltmsi.get() + 1;
         let was = self.aliases(slot).any(|alias| alias == ltmsi);
         if was {
-            self.leave_index(Key::Ltmsi, u64::from(ltmsi.get()), slot.0);
+            self.remove_identifier(Key::Ltmsi, u64::from(ltmsi.get()), slot.0);
         }
         self.forget_alias(slot.0, value);
         was
@@ -311,11 +311,11 @@ impl Region {
         }
         for slot in self.slots() {
             for (key, value) in self.bound(slot.0) {
-                self.enter(key, value, slot.0).map_err(insert_error)?;
+                self.insert_identifier(key, value, slot.0).map_err(insert_error)?;
             }
         }
         for (slot, alias) in used.into_iter().chain(unused) {
-            match self.enter(Key::Ltmsi, u64::from(alias.get()), slot.0).map_err(insert_error) {
+            match self.insert_identifier(Key::Ltmsi, u64::from(alias.get()), slot.0).map_err(insert_error) {
                 Err(InsertError::InUse(_)) => self.forget_alias(slot.0, alias.get() + 1),
                 done => done?,
             }
@@ -333,7 +333,7 @@ impl Region {
         }
         for (key, value) in self.bound(slot) {
             match key {
-                Key::Ltmsi => self.leave_index(key, value, slot),
+                Key::Ltmsi => self.remove_identifier(key, value, slot),
                 _ => self.unbind(Slot(slot), key, value),
             }
         }

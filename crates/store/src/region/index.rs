@@ -65,7 +65,7 @@ impl Region {
     }
 
     /// Enters an identifier that refers to a slot.
-    pub(super) fn enter(&self, key: Key, value: u64, slot: u32) -> Result<(), IdentifierTaken> {
+    pub(super) fn insert_identifier(&self, key: Key, value: u64, slot: u32) -> Result<(), IdentifierTaken> {
         let (lines, tag) = self.lines(key, value);
         let mine = joined(tag, slot + 1);
         loop {
@@ -104,7 +104,7 @@ impl Region {
     }
 
     /// Removes an identifier of a slot from the index.
-    pub(super) fn leave_index(&self, key: Key, value: u64, slot: u32) {
+    pub(super) fn remove_identifier(&self, key: Key, value: u64, slot: u32) {
         let (lines, tag) = self.lines(key, value);
         for cell in lines.iter().flat_map(|line| *line..*line + LINE) {
             let entry = self.word(cell).load(Ordering::Acquire);

@@ -23,7 +23,7 @@ const N_USED: usize = 8;
 const LENT: u32 = u32::MAX;
 
 /// Maximum count of numbers that one search checks. It bounds how long a table may block a worker.
-const LOOKS: u64 = 1 << 16;
+const MAX_CHECKED: u64 = 1 << 16;
 
 /// Handle of a number table.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Region {
 
     /// Returns the numbers, with their tables, that are noted in a slot and not cleared.
     ///
-    /// [`Region::clear_taken`] clears them. They are a hint: [`NumberTable::owner`] returns the
+    /// [`Region::clear_notes`] clears them. They are a hint: [`NumberTable::owner`] returns the
     /// true owner.
     pub fn noted_numbers(&self, slot: Slot) -> [Option<(u8, u32)>; 2] {
         self.notes(slot).map(|word| noted(word.load(Ordering::Acquire)))
@@ -122,15 +122,15 @@ impl NumberTable {
     /// Returns `None` in these cases:
     ///
     /// - No number is free. In a large table: no number is free among the 65,536 that were checked.
-    /// - The slot has two notes of its numbers that [`Region::clear_taken`] has not cleared.
+    /// - The slot has two notes of its numbers that [`Region::clear_notes`] has not cleared.
     pub fn take(&self, slot: Slot) -> Option<u32> {
-        self.take_of(slot, 0..self.size)
+        self.take_in(slot, 0..self.size)
     }
 
     /// Allocates a number of a range as [`NumberTable::take`] does.
     ///
     /// A caller must use the same range of a table each time.
-    pub fn take_of(&self, slot: Slot, part: std::ops::Range<u32>) -> Option<u32> {
+    pub fn take_in(&self, slot: Slot, part: std::ops::Range<u32>) -> Option<u32> {
         let size = part.end.min(self.size).checked_sub(part.start).filter(|size| *size > 0)?;
         let note = self.free_note(slot)?;
         let cursor = self.region.word(self.base + N_CURSOR);
@@ -141,7 +141,7 @@ impl NumberTable {
             cursor.store(0, Ordering::Relaxed);
             return None;
         }
-        for at in start..start + LOOKS.min(size.into()) {
+        for at in start..start + MAX_CHECKED.min(size.into()) {
             let number = part.start + (at % u64::from(size)) as u32;
             if self.owner(number).is_none() {
                 note.store(self.to_note(number), Ordering::Release);
@@ -153,7 +153,7 @@ impl NumberTable {
             }
         }
         note.store(0, Ordering::Release);
-        cursor.fetch_max(start + LOOKS.min(size.into()), Ordering::Relaxed);
+        cursor.fetch_max(start + MAX_CHECKED.min(size.into()), Ordering::Relaxed);
         None
     }
 

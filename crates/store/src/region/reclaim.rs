@@ -149,7 +149,7 @@ impl Region {
     /// Frees the buffers of a dead worker's chunk that nothing refers to, and returns their number.
     fn reclaim_buffers(&self, chunk: usize) -> usize {
         let mut freed = 0;
-        for number in self.taken_of(chunk) {
+        for number in self.allocated_in(chunk) {
             let base = self.buffer(number);
             let slot = self.word(base + B_PLACE).load(Ordering::Acquire) as u32;
             // Read before the flags: a process that supersedes a commit record first marks it as

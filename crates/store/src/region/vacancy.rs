@@ -62,7 +62,7 @@ impl Worker {
             return Ok(slot);
         }
         let slot = self.occupy(ltmsi).ok_or(InsertError::Full)?;
-        self.region.enter(Key::Ltmsi, u64::from(ltmsi.get()), slot).map(|()| Slot(slot)).or_else(|error| {
+        self.region.insert_identifier(Key::Ltmsi, u64::from(ltmsi.get()), slot).map(|()| Slot(slot)).or_else(|error| {
             self.region.word(self.region.slot(slot, S_ID)).store(0, Ordering::Release);
             self.region.count_free();
             self.vacant.on_freed(slot);

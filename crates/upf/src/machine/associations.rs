@@ -258,7 +258,7 @@ impl Upf {
         self.paths.change(&session.peers(), &[], Instant(0));
         self.slices.remove_user(session.worker, seid);
         session.chosen.into_iter().for_each(|chosen| self.addresses.release(chosen));
-        session.lead_away(plane);
+        session.remove_host_routes(plane);
         plane.change(|tables, released| session.records.clone().remove(tables, seid, released));
     }
 
@@ -275,7 +275,7 @@ impl Upf {
     /// Removes the sessions of matching owners and FQ-CSIDs without reports.
     fn remove_all(&mut self, which: impl Fn(&NodeId, &[FqCsid]) -> bool, plane: &mut impl TablesAccess) {
         let gone: Vec<(u64, Box<Session>)> = self.sessions.take(which);
-        gone.iter().for_each(|(_, session)| session.lead_away(plane));
+        gone.iter().for_each(|(_, session)| session.remove_host_routes(plane));
         // in several changes: other packets must not wait for a million removals
         for sessions in gone.chunks(64) {
             plane.change(|tables, released| {

@@ -276,7 +276,7 @@ impl Upf {
         out: &mut Outgoing,
     ) {
         if !self.admits(from.ip()) {
-            return self.turn_away(from, datagram, now, out);
+            return self.refuse_association(from, datagram, now, out);
         }
         let message = match Message::new(datagram) {
             Ok(message) => message,
@@ -352,7 +352,7 @@ impl Upf {
 
     /// Refuses an association to an address that is not permitted, without storing state. Other
     /// messages are dropped.
-    fn turn_away(&mut self, from: SocketAddr, datagram: &[u8], now: Timestamps, out: &mut Outgoing) {
+    fn refuse_association(&mut self, from: SocketAddr, datagram: &[u8], now: Timestamps, out: &mut Outgoing) {
         self.stats.unlisted += 1;
         if let Some(suppressed) = self.lines.admit(Line::Unlisted, from.ip(), now.instant) {
             warn!(control_plane = %from, suppressed, "PFCP from an address that is not in upf.control-planes");
@@ -490,22 +490,22 @@ impl Upf {
             FSeid::new(seid, self.settings.address),
         );
         response.created_pdrs = session.created(seid, &Rules::default(), &self.settings).collect();
-        self.enter(seid, Box::new(session), now);
+        self.add_session(seid, Box::new(session), now);
         self.note(seid);
         Ok(response)
     }
 
     /// Adds a session whose entries exist.
-    fn enter(&mut self, seid: u64, mut session: Box<Session>, now: Timestamps) {
+    fn add_session(&mut self, seid: u64, mut session: Box<Session>, now: Timestamps) {
         self.arm(seid, &mut session, now);
-        self.uses(&session.node);
+        self.mark_used(&session.node);
         self.paths.change(&[], &session.peers(), now.instant);
         self.slices.add_user(session.worker, seid);
         self.sessions.insert(seid, session);
     }
 
     /// Marks the association of a node as used.
-    fn uses(&mut self, node: &NodeId) {
+    fn mark_used(&mut self, node: &NodeId) {
         if let Some(association) = self.associations.get_mut(node) {
             association.used = true;
         }
@@ -522,7 +522,7 @@ impl Upf {
         let pdis = request.create_pdrs.iter().map(|ie| (ie.pdr_id, &ie.pdi));
         address_checks::check_tunnel_ends(pdis, &self.settings)?;
         let mut session = Session::new(request, now.ntp)?;
-        session.fits(&session.rules, &self.settings)?;
+        session.check_record_size(&session.rules, &self.settings)?;
         session.worker = self.slices.choose(request);
         session.simple = LeanSlice::any_has(&self.settings.lean, request);
         session.install(seid, &self.settings, &mut self.addresses, plane)?;
@@ -568,7 +568,7 @@ impl Upf {
                     session.modify(seid, &request, now.ntp, settings, addresses, plane)
                 });
                 let cp_seid = session.cp.seid;
-                self.uses(&session.node);
+                self.mark_used(&session.node);
                 self.arm(seid, &mut session, now);
                 self.paths.change(&before, &session.peers(), now.instant);
                 self.sessions.insert(seid, session);

@@ -139,7 +139,7 @@ impl Upf {
             warn!("stored session not restored: {:?}", refused.error);
             return false;
         }
-        self.enter(seid, session, now);
+        self.add_session(seid, session, now);
         true
     }
 

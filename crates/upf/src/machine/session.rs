@@ -101,7 +101,7 @@ impl Session {
                 records,
                 &ModificationScope::default(),
             )?;
-            records.watch(tables, seid, volume_left(&rules.urrs));
+            records.watch(tables, seid, remaining_volume(&rules.urrs));
             records.set_lean(tables, *simple && rules.urrs.is_empty() && inactivity.limit.is_none());
             records.assign_worker(tables, *worker);
             Ok(())
@@ -184,7 +184,7 @@ impl Session {
             |(_, pdi): &(PdrId, &Pdi)| pdi.f_teid.and_then(|end| end.teid()).is_none_or(|teid| !self.has_end(teid));
         address_checks::check_tunnel_ends(pdis.filter(is_new), settings)?;
         address_checks::check_rules(&rules, settings.n3(seid), settings)?;
-        let octets = self.fits(&rules, settings)?;
+        let octets = self.check_record_size(&rules, settings)?;
         self.has_room(octets, &rules, request, settings)?;
         let (old, records, dnn) = (&self.rules, &mut self.records, self.dnn.as_deref());
         let (before, worker) = (self.chosen, self.worker);
@@ -206,7 +206,7 @@ impl Session {
             }
             compile::apply(tables, released, (seid, settings.module(seid)), &mut rules, records, &touched)?;
             usage::rebase(&mut rules, tables, seid, records);
-            records.watch(tables, seid, volume_left(&rules.urrs));
+            records.watch(tables, seid, remaining_volume(&rules.urrs));
             records.set_lean(tables, simple && rules.urrs.is_empty());
             records.assign_worker(tables, worker);
             Ok::<(), Refused>(())
@@ -219,7 +219,7 @@ impl Session {
         }
         self.chosen = chosen;
         let before = std::mem::replace(&mut self.rules, rules);
-        lead_anew(&before, &self.rules, plane);
+        update_host_routes(&before, &self.rules, plane);
         self.cp = request.cp_f_seid.unwrap_or(self.cp);
         if let Some(node) = &request.node_id {
             self.node = node.clone();
@@ -256,7 +256,7 @@ impl Session {
     /// Removes the entries and returns the last reports.
     pub(crate) fn end(mut self: Box<Self>, seid: u64, now: u32, plane: &mut impl TablesAccess) -> Vec<UsageReport> {
         let records = std::mem::take(&mut self.records);
-        self.lead_away(plane);
+        self.remove_host_routes(plane);
         let Rules { urrs, pdrs, .. } = &mut self.rules;
         plane.change(|tables, released| {
             records.pause(tables);
@@ -275,7 +275,7 @@ impl Session {
     }
 
     /// Removes the host routes of the UE.
-    pub(crate) fn lead_away(&self, plane: &mut impl TablesAccess) {
+    pub(crate) fn remove_host_routes(&self, plane: &mut impl TablesAccess) {
         ues(&self.rules).into_iter().for_each(|ue| plane.set_host_route(ue, false));
     }
 
@@ -353,7 +353,7 @@ impl Session {
             let Rules { urrs, pdrs, .. } = &mut *rules;
             urrs.iter_mut().for_each(|urr| usage::settle(urr, tables, seid, pdrs, records, now));
             let due = usage::due_reports(urrs, now);
-            records.watch(tables, seid, volume_left(urrs));
+            records.watch(tables, seid, remaining_volume(urrs));
             due
         });
         if spent {
@@ -370,7 +370,7 @@ impl Session {
                     tracing::warn!(error = ?refused.error, "quota exhausted, but its action not applied");
                 }
                 usage::rebase(rules, tables, seid, records);
-                records.watch(tables, seid, volume_left(&rules.urrs));
+                records.watch(tables, seid, remaining_volume(&rules.urrs));
             });
         }
         (reports, spent)
@@ -402,15 +402,15 @@ fn ues(rules: &Rules) -> SmallVec<[SessionAddress; 1]> {
 }
 
 /// Adds host routes for new addresses, and removes those of removed addresses.
-fn lead_anew(before: &Rules, after: &Rules, plane: &mut impl TablesAccess) {
+fn update_host_routes(before: &Rules, after: &Rules, plane: &mut impl TablesAccess) {
     let (before, after) = (ues(before), ues(after));
     after.iter().filter(|ue| !before.contains(ue)).for_each(|ue| plane.set_host_route(*ue, true));
     before.iter().filter(|ue| !after.contains(ue)).for_each(|ue| plane.set_host_route(*ue, false));
 }
 
 /// Returns the number of octets until the earliest volume-based action.
-fn volume_left(urrs: &[Urr]) -> Option<u64> {
-    urrs.iter().filter_map(Urr::volume_left).min()
+fn remaining_volume(urrs: &[Urr]) -> Option<u64> {
+    urrs.iter().filter_map(Urr::remaining_volume).min()
 }
 
 /// Allocates addresses for the PDRs that request one. A session keeps the same addresses.

@@ -37,30 +37,31 @@ pub(super) struct Slice {
 
 /// The sessions of a worker, unordered. Insertion and removal take constant time.
 #[derive(Clone, Debug, Default)]
-struct MemberVerifier {
+struct UserSet {
     seids: Vec<u64>,
-    places: HashMap<u64, u32>,
+    /// Positions in `seids`, by SEID.
+    positions: HashMap<u64, u32>,
 }
 
-impl MemberVerifier {
+impl UserSet {
     fn len(&self) -> usize {
         self.seids.len()
     }
 
     fn insert(&mut self, seid: u64) {
-        if let Entry::Vacant(place) = self.places.entry(seid) {
+        if let Entry::Vacant(position) = self.positions.entry(seid) {
             // there are at most 2^24 sessions
-            place.insert(self.seids.len() as u32);
+            position.insert(self.seids.len() as u32);
             self.seids.push(seid);
         }
     }
 
     /// Removes a session. The last one takes its position.
     fn remove(&mut self, seid: u64) {
-        let Some(place) = self.places.remove(&seid) else { return };
-        self.seids.swap_remove(place as usize);
-        if let Some(moved) = self.seids.get(place as usize) {
-            self.places.insert(*moved, place);
+        let Some(position) = self.positions.remove(&seid) else { return };
+        self.seids.swap_remove(position as usize);
+        if let Some(moved) = self.seids.get(position as usize) {
+            self.positions.insert(*moved, position);
         }
     }
 }
@@ -70,7 +71,7 @@ impl MemberVerifier {
 pub(crate) struct Slices {
     all: Vec<Slice>,
     /// Sessions of each worker.
-    members: Vec<MemberVerifier>,
+    members: Vec<UserSet>,
     /// Number of users that migrated since the start, and how many of them the rebalancing
     /// migrated.
     pub(super) moved: u64,
@@ -97,7 +98,7 @@ impl Slices {
                 Slice { config: config.clone(), workers: first..next }
             })
             .collect();
-        Slices { all, members: vec![MemberVerifier::default(); next.into()], moved: 0, rebalanced: 0 }
+        Slices { all, members: vec![UserSet::default(); next.into()], moved: 0, rebalanced: 0 }
     }
 
     /// Returns the worker for a new session; 0 without slices.
@@ -142,7 +143,7 @@ impl Slices {
     }
 
     pub(super) fn users(&self, worker: u8) -> usize {
-        self.members.get(usize::from(worker)).map_or(0, MemberVerifier::len)
+        self.members.get(usize::from(worker)).map_or(0, UserSet::len)
     }
 
     pub(crate) fn add_user(&mut self, worker: u8, seid: u64) {
@@ -160,9 +161,9 @@ impl Slices {
     /// Returns at most 256 of a worker's sessions, those before this position, and their first
     /// position. A caller that continues from there misses no session that stays, although others
     /// are added and removed meanwhile.
-    pub(super) fn users_before(&self, worker: u8, place: usize) -> (Vec<u64>, usize) {
+    pub(super) fn users_before(&self, worker: u8, position: usize) -> (Vec<u64>, usize) {
         let Some(members) = self.members.get(usize::from(worker)) else { return (vec![], 0) };
-        let end = place.min(members.len());
+        let end = position.min(members.len());
         let start = end.saturating_sub(USERS_AT_ONCE);
         (members.seids[start..end].to_vec(), start)
     }

@@ -4,7 +4,7 @@
 //!
 //! - a request changes or ends the entries,
 //! - a time is due ([`Urr::due_in`]),
-//! - the datapath signals that a threshold is near ([`Urr::volume_left`]).
+//! - the datapath signals that a threshold is near ([`Urr::remaining_volume`]).
 //!
 //! The datapath enforces volume quotas to the packet. Time is measured in whole seconds from the
 //! start of a measurement, with or without packets (as with ISTM).
@@ -229,14 +229,14 @@ impl Urr {
             quota(left(self.granted, self.limits.validity)),
             quota(silent(self.limits.holding)),
             // the datapath sends an event; if it is lost, the reading is late but still happens
-            self.volume_left().map(|_| MAX_UNREPORTED_S),
+            self.remaining_volume().map(|_| MAX_UNREPORTED_S),
         ];
         all.into_iter().flatten().min()
     }
 
     /// Returns the number of octets, of both directions together, until the earliest volume-based
     /// action.
-    pub(crate) fn volume_left(&self) -> Option<u64> {
+    pub(crate) fn remaining_volume(&self) -> Option<u64> {
         let left = |limits: Octets3, usage: Usage| {
             let (all, up, down) = limits;
             let left = |limit: Option<u64>, octets: u64| limit.map(|limit| limit.saturating_sub(octets).max(1));

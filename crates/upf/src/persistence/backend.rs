@@ -235,7 +235,7 @@ impl std::fmt::Debug for ShmBackend {
 }
 
 impl ShmBackend {
-    fn work(&mut self, job: &DatabaseJob) -> OperationResult {
+    fn execute_job(&mut self, job: &DatabaseJob) -> OperationResult {
         let begun = Instant::now();
         let change = match &job.operation {
             DatabaseOperation::Load => None,
@@ -257,14 +257,14 @@ impl ShmBackend {
     /// Executes all queued jobs.
     fn execute<P: TablesAccess>(&mut self, stored: &mut PersistentUpf, on: &mut TransactionContext<'_, P>) {
         while let Some(job) = stored.jobs().pop_front() {
-            let done = self.work(&job);
+            let done = self.execute_job(&job);
             stored.on_result(on, job.name, done);
         }
     }
 
     /// Retries commits that found no room, and renews the node's record when due.
     fn on_time<P: TablesAccess>(&mut self, stored: &mut PersistentUpf, on: &mut TransactionContext<'_, P>) {
-        stored.try_again(on);
+        stored.retry_stalled(on);
         if self.renewed.elapsed() >= RENEWAL_INTERVAL {
             self.renewed = Instant::now();
             renew(&mut *self.records, NODE);

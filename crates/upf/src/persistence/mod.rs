@@ -165,11 +165,11 @@ pub(crate) struct PersistentUpf {
     /// All sessions with records of their own, in the order of their last renewal.
     renewals: VecDeque<u64>,
     /// Sessions that are parts of their UEs' records.
-    places: PartLocations,
+    locations: PartLocations,
     /// With a sole writer: the versions of all sessions' records.
     versions: Option<FxHashMap<u64, Version>>,
     /// True with write-behind: responses do not wait for commits.
-    hastes: bool,
+    writes_behind: bool,
     /// Encoding of sessions with records of their own.
     codec: Codec,
     /// True if the last new session was rejected for lack of room, which was logged.
@@ -196,7 +196,7 @@ pub(crate) struct PreviousState {
     node: Node,
     sessions: Vec<Written>,
     /// Sessions that are parts of their UEs' records.
-    places: PartLocations,
+    locations: PartLocations,
     /// Versions of the sessions' records.
     versions: Vec<(u64, Version)>,
 }
@@ -217,20 +217,20 @@ pub(crate) fn load_previous(
     let node = begin_life(records, node)?;
     let (mut sessions, mut versions) = (Vec::new(), Vec::new());
     read_all(records, COLLECTION, |seid, found| {
-        let found = Session::found(codec, found, ntp).ok_or(DatabaseError::UnknownFormat)?;
+        let found = Session::decode_stored(codec, found, ntp).ok_or(DatabaseError::UnknownFormat)?;
         let FoundSession { session, answered, known } = found;
         sessions.push((seid, session, answered));
         versions.push((seid, known.version));
         Ok(())
     })?;
-    let mut places = PartLocations::new(sharing.cloned());
+    let mut locations = PartLocations::new(sharing.cloned());
     if sharing.is_some() {
         read_all(records, vireo_ops::shared_record::COLLECTION, |id, found| {
-            sessions.extend(places.found(id, &found, ntp));
+            sessions.extend(locations.load_sessions(id, &found, ntp));
             Ok(())
         })?;
     }
-    Ok(Some(PreviousState { node, sessions, places, versions }))
+    Ok(Some(PreviousState { node, sessions, locations, versions }))
 }
 
 /// Returns the node of the next incarnation, after its record has been written.
@@ -254,28 +254,35 @@ fn begin_life(records: &mut dyn RecordStore, mut found: StoredRecord) -> Result<
 impl PersistentUpf {
     /// Creates an instance without transactions. With `sharing`, control planes may commit the
     /// results of their requests.
-    pub(crate) fn new(way: WriterMode, codec: Codec, sharing: Option<SharedRecordConfig>) -> Self {
-        let (versions, hastes) = ((way == WriterMode::Sole).then(FxHashMap::default), way == WriterMode::Behind);
-        PersistentUpf { places: PartLocations::new(sharing), versions, hastes, codec, ..PersistentUpf::default() }
+    pub(crate) fn new(mode: WriterMode, codec: Codec, sharing: Option<SharedRecordConfig>) -> Self {
+        let (versions, writes_behind) =
+            ((mode == WriterMode::Sole).then(FxHashMap::default), mode == WriterMode::Behind);
+        PersistentUpf {
+            locations: PartLocations::new(sharing),
+            versions,
+            writes_behind,
+            codec,
+            ..PersistentUpf::default()
+        }
     }
 
     /// Starts a new UPF, or restores the state of the previous one.
     pub(crate) fn begin<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>, before: Option<PreviousState>) {
         on.upf.note_changes();
         let ntp = on.now.ntp;
-        if let Some(PreviousState { node, sessions, places, versions }) = before {
+        if let Some(PreviousState { node, sessions, locations, versions }) = before {
             self.versions.iter_mut().for_each(|known| known.extend(versions.iter().copied()));
             // Sessions in shared records are renewed by the control planes.
-            let own = sessions.iter().map(|(seid, ..)| *seid).filter(|seid| !places.has(*seid));
+            let own = sessions.iter().map(|(seid, ..)| *seid).filter(|seid| !locations.contains(*seid));
             self.renewals.extend(own);
-            self.places = places;
+            self.locations = locations;
             on.upf.resume(node, sessions, on.now, on.plane);
             self.commit_changes(on, None, Outgoing::new());
         } else {
             on.upf.begin(on.plane);
             self.begin_or_wait(on, NODE, Task::Changed(Vec::new()));
         }
-        self.places.begin(ntp);
+        self.locations.begin(ntp);
         on.plane.change(|tables, _| tables.end_restoration());
     }
 
@@ -298,12 +305,12 @@ impl PersistentUpf {
         if self.requests.contains(&(from, sequence)) {
             return;
         }
-        let place = self.places.assigned_by(datagram);
+        let location = self.locations.assigned_by(datagram);
         if on.upf.has_answered(from, sequence, datagram, on.now) {
             let mut out = Outgoing::new();
             on.upf.receive(from, datagram, on.now, on.plane, &mut out);
-            if place.is_some() {
-                self.places.attach(on.upf, (from, sequence), seid, &mut out);
+            if location.is_some() {
+                self.locations.attach(on.upf, (from, sequence), seid, &mut out);
             }
             return on.out.append(&mut out);
         }
@@ -312,14 +319,14 @@ impl PersistentUpf {
         }
         let seid = if kind == Transaction::PfcpEstablishment { self.reserve(on) } else { seid };
         let name = name(seid);
-        if let Some(place) = place {
-            self.places.enter(seid, place, kind == Transaction::PfcpEstablishment);
+        if let Some(location) = location {
+            self.locations.set_location(seid, location, kind == Transaction::PfcpEstablishment);
         }
         let deadline = on.now.instant + LOAD_TIMEOUT;
         self.requests.insert((from, sequence));
-        let (datagram, shared) = (datagram.to_vec(), place.is_some());
+        let (datagram, shared) = (datagram.to_vec(), location.is_some());
         let request = Request { from, sequence, datagram, kind, deadline, shared };
-        let waits = self.lanes.contains_key(&name) && !self.gives_way(name);
+        let waits = self.lanes.contains_key(&name) && !self.defer_stalled(name);
         if let Some(versions) = self.versions.as_ref().filter(|_| !waits) {
             let version = versions.get(&name.id).copied().unwrap_or(0);
             return self.carry_out(on, name, RecordBase::at(version), &request);
@@ -368,7 +375,7 @@ impl PersistentUpf {
     }
 
     /// Retries the commits that found no room. Must be called once a second.
-    pub(crate) fn try_again<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>) {
+    pub(crate) fn retry_stalled<P: TablesAccess>(&mut self, on: &mut TransactionContext<'_, P>) {
         let stalled = std::mem::take(&mut self.stalled);
         if !stalled.is_empty() {
             warn!(commits = stalled.len(), "the records of sessions have no room: see state.database");
@@ -382,7 +389,7 @@ impl PersistentUpf {
 
     /// Moves a commit that found no room behind a request about the same record. The request may
     /// free room, and is answered in any case. Returns true if there was such a commit.
-    fn gives_way(&mut self, name: Name) -> bool {
+    fn defer_stalled(&mut self, name: Name) -> bool {
         let Some(at) = self.stalled.iter().position(|other| *other == name) else { return false };
         self.stalled.swap_remove(at);
         if let Some(lane) = self.lanes.get_mut(&name)
@@ -427,7 +434,7 @@ impl PersistentUpf {
             Task::Changed(_) => (Transaction::Other, None),
         };
         self.jobs.push_back(DatabaseJob {
-            name: self.places.record(name),
+            name: self.locations.record(name),
             of: name,
             operation: DatabaseOperation::Load,
             kind,
@@ -464,7 +471,7 @@ impl PersistentUpf {
             (Running::Committing(commit), OperationResult::Changed(Err(RecordError::Conflict))) => {
                 let (operation, kind) = (DatabaseOperation::Load, commit.kind);
                 self.jobs.push_back(DatabaseJob {
-                    name: self.places.record(name),
+                    name: self.locations.record(name),
                     of: name,
                     operation,
                     kind,
@@ -512,7 +519,7 @@ impl PersistentUpf {
         if new && found.is_some() {
             // The record belongs to an incarnation whose clock was ahead: another SEID is used.
             let other = self::name(on.upf.reserve());
-            self.places.move_to(name.id, other.id);
+            self.locations.move_to(name.id, other.id);
             self.load(other, task);
             return self.next(name);
         }
@@ -525,7 +532,7 @@ impl PersistentUpf {
             };
             (known, answered) = (loaded, before.clone());
             // The session here may be later than the one that a control plane has committed.
-            let holds = self.places.has(name.id) && on.upf.sessions.contains_key(&name.id);
+            let holds = self.locations.contains(name.id) && on.upf.sessions.contains_key(&name.id);
             if let (Task::Request(_), false) = (&task, holds) {
                 on.upf.adopt((name.id, session, before), on.now, on.plane);
             }
@@ -541,8 +548,8 @@ impl PersistentUpf {
     /// Decodes the session of a found record.
     fn decoded(&self, name: Name, found: StoredRecord, ntp: u32) -> Option<FoundSession> {
         // A part is binary in any format.
-        let codec = if self.places.has(name.id) { Codec::default() } else { self.codec };
-        Session::found(codec, found, ntp)
+        let codec = if self.locations.contains(name.id) { Codec::default() } else { self.codec };
+        Session::decode_stored(codec, found, ntp)
     }
 
     /// Executes a request based on the loaded record.
@@ -556,7 +563,7 @@ impl PersistentUpf {
         let Request { from, kind, datagram, .. } = request;
         if *kind == Transaction::PfcpEstablishment {
             on.upf.set_next_seid(name.id);
-            if !self.places.has(name.id) {
+            if !self.locations.contains(name.id) {
                 self.renewals.push_back(name.id);
             }
         }
@@ -582,11 +589,11 @@ impl PersistentUpf {
         let request = own.as_ref().map(|own| (own.request.from, own.request.sequence));
         if let Some(LoadedRequest { name: own, request: Request { from, sequence, shared: true, .. }, .. }) = &own {
             // The response carries the session of its request, and the receiver commits that.
-            if names.contains(own) && self.places.attach(on.upf, (*from, *sequence), own.id, &mut out) {
+            if names.contains(own) && self.locations.attach(on.upf, (*from, *sequence), own.id, &mut out) {
                 names.retain(|name| name != own);
             }
         }
-        let waits = !names.is_empty() && (node || !self.hastes);
+        let waits = !names.is_empty() && (node || !self.writes_behind);
         let tickets = if waits {
             vec![self.ticket(names.len(), out, request)]
         } else {
@@ -617,7 +624,7 @@ impl PersistentUpf {
         known: RecordBase,
         mut commit: Commit,
     ) {
-        let placed = name.collection == COLLECTION && self.places.has(name.id);
+        let placed = name.collection == COLLECTION && self.locations.contains(name.id);
         let (version, answered) = (known.version, commit.answered.as_ref());
         let most = on.upf.settings.record_octets;
         let value = match name.collection {
@@ -648,7 +655,7 @@ impl PersistentUpf {
             None => DatabaseOperation::Remove { expected: version },
         };
         let job =
-            DatabaseJob { name: self.places.record(name), of: name, operation, kind: commit.kind, deadline: None };
+            DatabaseJob { name: self.locations.record(name), of: name, operation, kind: commit.kind, deadline: None };
         match self.versions.is_some() && commit.kind == Transaction::PfcpModification {
             // No other commit takes the room that was found for the modification.
             true => self.jobs.push_front(job),
@@ -688,7 +695,7 @@ impl PersistentUpf {
     ) {
         let mut known = RecordBase::at(found.as_ref().map_or(0, |found| found.version));
         let found = self.part_of(name, found);
-        let own = name.collection == COLLECTION && !self.places.has(name.id);
+        let own = name.collection == COLLECTION && !self.locations.contains(name.id);
         let decoded = found.clone().filter(|_| own).and_then(|found| self.decoded(name, found, on.now.ntp));
         // A store that converted the record meanwhile may have reordered its fields.
         let there = decoded.and_then(|FoundSession { session, answered, known: loaded }| {

@@ -45,7 +45,7 @@ struct PartLocation {
 #[derive(Debug, Default)]
 pub(crate) struct PartLocations {
     sharing: Option<SharedRecordConfig>,
-    of: FxHashMap<u64, PartLocation>,
+    by_seid: FxHashMap<u64, PartLocation>,
     /// Sessions of previous incarnations that were removed in this one.
     removed: FxHashSet<u64>,
     /// Lower bound of steps. Those of previous incarnations are lower, also if they were sent and
@@ -60,34 +60,34 @@ impl PartLocations {
 
     /// Returns the part that a request assigns to its session.
     pub(crate) fn assigned_by(&self, datagram: &[u8]) -> Option<(u64, u32)> {
-        self.sharing.as_ref().and_then(|_| shared_record::place(datagram))
+        self.sharing.as_ref().and_then(|_| shared_record::part_name(datagram))
     }
 
-    pub(crate) fn has(&self, seid: u64) -> bool {
-        self.of.contains_key(&seid)
+    pub(crate) fn contains(&self, seid: u64) -> bool {
+        self.by_seid.contains_key(&seid)
     }
 
     /// Stores the location that a request names, for an existing or a `new` session.
-    pub(crate) fn enter(&mut self, seid: u64, (record, number): (u64, u32), new: bool) {
-        let place = self.of.entry(seid).or_insert(PartLocation { record, number, step: 0, before: !new });
-        (place.record, place.number) = (record, number);
+    pub(crate) fn set_location(&mut self, seid: u64, (record, number): (u64, u32), new: bool) {
+        let location = self.by_seid.entry(seid).or_insert(PartLocation { record, number, step: 0, before: !new });
+        (location.record, location.number) = (record, number);
     }
 
     /// Changes the SEID of a session that does not exist yet.
     pub(crate) fn move_to(&mut self, seid: u64, other: u64) {
-        if let Some(place) = self.of.remove(&seid) {
-            self.of.insert(other, place);
+        if let Some(location) = self.by_seid.remove(&seid) {
+            self.by_seid.insert(other, location);
         }
     }
 
     /// Returns the record that contains the named session.
     pub(crate) fn record(&self, of: Name) -> Name {
-        let place = self.of.get(&of.id).filter(|_| of.collection == COLLECTION);
-        place.map_or(of, |place| shared_record::name(place.record))
+        let location = self.by_seid.get(&of.id).filter(|_| of.collection == COLLECTION);
+        location.map_or(of, |location| shared_record::name(location.record))
     }
 
     /// Returns the sessions of this UPF in a record.
-    pub(crate) fn found(&mut self, record: u64, found: &StoredRecord, ntp: u32) -> Vec<Written> {
+    pub(crate) fn load_sessions(&mut self, record: u64, found: &StoredRecord, ntp: u32) -> Vec<Written> {
         let Some(SharedRecordConfig { own, format }) = &self.sharing else { return Vec::new() };
         let mut all = Vec::new();
         for (name, kept) in &found.parts {
@@ -102,7 +102,7 @@ impl PartLocations {
                 continue;
             }
             if let Some((session, answered)) = Session::decode(&session, ntp) {
-                self.of.entry(head.seid).or_insert(PartLocation { record, number, step: head.step, before: true });
+                self.by_seid.entry(head.seid).or_insert(PartLocation { record, number, step: head.step, before: true });
                 all.push((head.seid, session, answered));
             }
         }
@@ -111,9 +111,9 @@ impl PartLocations {
 
     /// Returns the next step of a session's part, encoded.
     fn next(&mut self, seid: u64, session: Vec<u8>) -> Option<Vec<u8>> {
-        let place = self.of.get_mut(&seid)?;
-        place.step = place.step.max(self.base) + 1;
-        let (head, upf) = (UpfPartHeader { seid, step: place.step }, self.sharing.as_ref()?.own.clone());
+        let location = self.by_seid.get_mut(&seid)?;
+        location.step = location.step.max(self.base) + 1;
+        let (head, upf) = (UpfPartHeader { seid, step: location.step }, self.sharing.as_ref()?.own.clone());
         postcard::to_stdvec(&Part { head, upf, session }).ok()
     }
 
@@ -124,7 +124,7 @@ impl PartLocations {
 
     /// Removes the location of a removed session.
     pub(crate) fn forget(&mut self, seid: u64) {
-        if self.of.remove(&seid).is_some_and(|place| place.before) {
+        if self.by_seid.remove(&seid).is_some_and(|location| location.before) {
             self.removed.insert(seid);
         }
     }
@@ -169,20 +169,20 @@ impl PersistentUpf {
     pub(crate) fn forget_if_removed(&mut self, upf: &Upf, name: Name) {
         let committing = self.lanes.get(&name).is_some_and(|lane| lane.running.is_some());
         if name.collection == COLLECTION && !committing && !upf.sessions.contains_key(&name.id) {
-            self.places.forget(name.id);
+            self.locations.forget(name.id);
         }
     }
 
     /// Returns the part of a record that is the session, with the record's version. A session with
     /// its own record is returned unchanged.
     pub(crate) fn part_of(&mut self, name: Name, found: Option<StoredRecord>) -> Option<StoredRecord> {
-        if name.collection != COLLECTION || !self.places.has(name.id) {
+        if name.collection != COLLECTION || !self.locations.contains(name.id) {
             return found;
         }
-        let place = self.places.of.get(&name.id)?;
+        let location = self.locations.by_seid.get(&name.id)?;
         let found = found?;
-        let format = self.places.sharing.as_ref()?.format;
-        let kept = found.part(&shared_record::upf_part_name(place.number));
+        let format = self.locations.sharing.as_ref()?.format;
+        let kept = found.part(&shared_record::upf_part_name(location.number));
         let part =
             kept.and_then(|kept| postcard::from_bytes::<Part>(&shared_record::decode_octets(format, kept)?).ok());
         let version = found.version;
@@ -194,11 +194,11 @@ impl PersistentUpf {
     /// Returns the operation that commits a session, or its removal, as a part of the loaded
     /// record.
     pub(crate) fn part(&mut self, name: Name, expected: Version, session: Option<&[u8]>) -> DatabaseOperation {
-        let place = self.places.of.get(&name.id).map_or(0, |place| place.number);
-        let own = shared_record::upf_part_name(place);
+        let location = self.locations.by_seid.get(&name.id).map_or(0, |location| location.number);
+        let own = shared_record::upf_part_name(location);
         let loaded = std::mem::take(&mut self.lanes.entry(name).or_default().record);
-        let format = self.places.sharing.as_ref().map_or(Format::default(), |sharing| sharing.format);
-        match session.and_then(|session| self.places.next(name.id, session.to_vec())) {
+        let format = self.locations.sharing.as_ref().map_or(Format::default(), |sharing| sharing.format);
+        match session.and_then(|session| self.locations.next(name.id, session.to_vec())) {
             Some(part) => {
                 let parts = vec![(own, shared_record::encode_octets(format, part))];
                 DatabaseOperation::Parts { expected, parts, whole: false }
@@ -217,7 +217,7 @@ impl PersistentUpf {
         record: u64,
         found: &StoredRecord,
     ) {
-        for written in self.places.found(record, found, on.now.ntp) {
+        for written in self.locations.load_sessions(record, found, on.now.ntp) {
             if !on.upf.sessions.contains_key(&written.0) {
                 warn!("session of the former process committed late; establishing it");
                 on.upf.adopt(written, on.now, on.plane);

@@ -189,7 +189,7 @@ impl World {
         self.bench.sequence += 1;
         let mut octets = vec![];
         emit(&mut octets, self.bench.sequence).expect("short");
-        self.with_place(&mut octets);
+        self.with_part_name(&mut octets);
         for _ in 0..3 {
             let mut out = self.send(&octets);
             out.extend(self.work());
@@ -297,7 +297,7 @@ fn transaction_costs_the_same_in_every_format() {
         let (seid, _) = world.establish(&request());
         world.modify(seid, &forward(RAN_TEID));
         world.delete(seid);
-        let taken_out = u32::from(codec.manner == UpdateMode::DeleteCreate);
+        let taken_out = u32::from(codec.update_mode == UpdateMode::DeleteCreate);
         let expected = [
             (Transaction::PfcpEstablishment, [1, 1, 0]),
             (Transaction::PfcpModification, [1, 1, taken_out]),
@@ -312,14 +312,14 @@ fn transaction_costs_the_same_in_every_format() {
 /// All formats and update modes of records.
 fn codecs() -> impl Iterator<Item = Codec> {
     let formats = [Format::Binary, Format::Json, Format::Protobuf];
-    let manners = [UpdateMode::Replace, UpdateMode::Update, UpdateMode::DeleteCreate];
-    formats.into_iter().flat_map(move |format| manners.map(|manner| Codec { format, manner }))
+    let update_modes = [UpdateMode::Replace, UpdateMode::Update, UpdateMode::DeleteCreate];
+    formats.into_iter().flat_map(move |format| update_modes.map(|update_mode| Codec { format, update_mode }))
 }
 
 /// In update mode a modification writes only what it has changed.
 #[test]
 fn update_writes_only_changed_parts() {
-    let codec = Codec { format: Format::Json, manner: UpdateMode::Update };
+    let codec = Codec { format: Format::Json, update_mode: UpdateMode::Update };
     let mut world = World::with_codec(codec);
     let (seid, _) = world.establish(&request());
     let mut octets = vec![];
@@ -338,7 +338,7 @@ fn update_writes_only_changed_parts() {
 /// In JSON, an operator sees the rules and the PFCP elements by name.
 #[test]
 fn json_record_is_readable() {
-    let mut world = World::with_codec(Codec { format: Format::Json, manner: UpdateMode::Update });
+    let mut world = World::with_codec(Codec { format: Format::Json, update_mode: UpdateMode::Update });
     let (seid, teid) = world.establish(&request());
     world.modify(seid, &forward(RAN_TEID));
     let found = world.records.load(&[Name { collection: "upf", id: seid }]).expect("it answers").remove(0);
@@ -373,7 +373,7 @@ fn binary_record_is_read_in_every_format() {
         world.restart();
         assert_eq!(world.modify(seid, &forward(RAN_TEID)).cause, Cause::REQUEST_ACCEPTED, "{codec:?}");
         let found = world.records.load(&[Name { collection: "upf", id: seid }]).expect("it answers").remove(0);
-        let whole = codec.manner == UpdateMode::Replace && codec.format != Format::Json;
+        let whole = codec.update_mode == UpdateMode::Replace && codec.format != Format::Json;
         assert_eq!(found.expect("a record").parts.is_empty(), whole, "{codec:?}");
         world.restart();
         world.passes(teid);
@@ -735,7 +735,7 @@ fn check_database_failure(codec: Codec) {
 /// parts.
 #[test]
 fn unreadable_record_is_overwritten() {
-    let mut world = World::with_codec(Codec { format: Format::Json, manner: UpdateMode::Update });
+    let mut world = World::with_codec(Codec { format: Format::Json, update_mode: UpdateMode::Update });
     let (seid, teid) = world.establish(&request());
     let mut octets = vec![];
     forward(RAN_TEID).emit(&mut octets, seid, 99).expect("short");

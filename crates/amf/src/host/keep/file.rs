@@ -121,7 +121,7 @@ impl Keep {
         entry.is_registered = counts.is_some();
         let Some(counts) = counts else {
             if let Some(location) = entry.location.take() {
-                self.file.take_out(location);
+                self.file.remove(location);
             }
             return;
         };
@@ -163,7 +163,7 @@ impl Keep {
             return;
         }
         let Some(counts) = Counts::from_record(&self.snapshot.context) else { return };
-        let Some(location) = location.or_else(|| self.file.place()) else { return self.full() };
+        let Some(location) = location.or_else(|| self.file.allocate()) else { return self.full() };
         let stored = match self.file.put(location, &self.snapshot.context) {
             // It does not fit with its radio capabilities: a RAN node asks the UE for them again.
             Err(CommitError::TooLarge(octets)) => match context::without_radio_capability(&self.snapshot.context) {
@@ -179,7 +179,7 @@ impl Keep {
                     Entry { location: Some(location), version: counts.version, is_changed: false, is_registered: true };
             }
             Err(error) => {
-                self.file.take_out(location);
+                self.file.remove(location);
                 self.entry(slot).location = None;
                 tracing::debug!(%error, slot = slot.number(), "a context is not kept");
                 self.full();

@@ -23,9 +23,9 @@ use vireo_store::records::{Change, Codec, Encoded, Format, RecordBase, RecordPar
 
 /// Returns the codec of the AMF's records.
 fn codec(config: &ContextDatabaseConfig) -> Codec {
-    let Codec { format, manner } = config.records.codec();
-    let manner = if manner == UpdateMode::DeleteCreate { UpdateMode::Update } else { manner };
-    Codec { format, manner }
+    let Codec { format, update_mode } = config.records.codec();
+    let update_mode = if update_mode == UpdateMode::DeleteCreate { UpdateMode::Update } else { update_mode };
+    Codec { format, update_mode }
 }
 
 /// Decodes the UE of a record.
@@ -42,10 +42,10 @@ pub(super) fn stored(config: &ContextDatabaseConfig, found: StoredRecord) -> Res
     let removed =
         found.part("removed").filter(|_| codec.format != Format::Binary).ok_or(ContextDatabaseError::UnknownFormat)?;
     let (stored, known) = if codec.format.decode::<bool>(removed).map_err(unknown_format)? {
-        let (document, known) = codec.found::<UeDocument>(found).map_err(unknown_format)?;
+        let (document, known) = codec.decode_stored::<UeDocument>(found).map_err(unknown_format)?;
         (document.into_record(None)?, known)
     } else {
-        let ((document, ue), known) = codec.found::<(UeDocument, UeContext)>(found).map_err(unknown_format)?;
+        let ((document, ue), known) = codec.decode_stored::<(UeDocument, UeContext)>(found).map_err(unknown_format)?;
         (document.into_record(Some(ue))?, known)
     };
     Ok(UeRecord { known, ..stored })

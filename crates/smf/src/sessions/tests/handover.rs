@@ -185,7 +185,7 @@ fn session_is_handed_over_by_n2() {
             (sm.downlink.map(|t| t.teid), sm.handover.target.map(|t| t.teid)),
             (Some(Teid(0x201)), Some(Teid(0x401)))
         );
-        if world.storage_kind.is_found_again() {
+        if world.storage_kind.is_persistent() {
             world.restart();
         }
         world.call(&modify, step(HoState::Completed, None));
@@ -218,7 +218,7 @@ fn repeated_handover_step_has_same_answer() {
                     world.ran_up(&path);
                     assert_eq!(world.last().status, 204);
                 }
-                if world.storage_kind.is_found_again() {
+                if world.storage_kind.is_persistent() {
                     world.restart();
                 }
                 world.call_as(&modify, message, key);

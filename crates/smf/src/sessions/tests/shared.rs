@@ -48,7 +48,7 @@ impl World {
     }
 
     fn shared_in(scope: StateScope, format: Format) -> Self {
-        let (persist, codec) = (StatePersist::Transaction, Codec { format, manner: UpdateMode::Update });
+        let (persist, codec) = (StatePersist::Transaction, Codec { format, update_mode: UpdateMode::Update });
         let storing = StorageConfig { persist, codec, scope, octets: format, timeout: PATIENCE };
         let mut world = World::over(Some(Memory::new()), SessionStorage::Database(storing));
         world.amf = Some(Amf { owner: 1, step: 0, commits_in: None, upf: scope.includes_upf().then_some(0) });
@@ -99,7 +99,7 @@ impl World {
 
     /// Adds the UPF's part to its response, if it shares the record.
     pub(super) fn upf_has(&mut self, request: &[u8], kind: pfcp::MessageType, answer: &mut Vec<u8>) {
-        let place = shared_record::place(request);
+        let place = shared_record::part_name(request);
         let Some(step) = self.amf.as_mut().and_then(|amf| amf.upf.as_mut()) else { return assert_eq!(place, None) };
         assert_eq!(place.map(|(record, _)| record), Some(RECORD));
         *step += 1;

@@ -14,13 +14,13 @@ impl World {
     /// Passes the records and their SM contexts to a new SMF.
     pub(super) fn have(&mut self, there: Vec<RecoveredSession>) {
         if let (SessionStorage::Shm, Some(records)) = (self.storage_kind, &self.records) {
-            self.smf.keep_here(Box::new(records.clone()), Arc::clone(&memory::METRICS), there);
+            self.smf.use_shm_records(Box::new(records.clone()), Arc::clone(&memory::METRICS), there);
         }
     }
 
     fn refuses(&mut self, error: &Refusal) {
         let records = Refusing(self.records.clone().expect("records"), Arc::clone(error));
-        self.smf.keep_here(Box::new(records), Arc::clone(&memory::METRICS), Vec::new());
+        self.smf.use_shm_records(Box::new(records), Arc::clone(&memory::METRICS), Vec::new());
     }
 }
 

@@ -97,7 +97,7 @@ impl Shape {
     }
 
     /// Converts a document to a record and its id.
-    pub(super) fn found(self, document: Document) -> Result<(i64, StoredRecord), RecordError> {
+    pub(super) fn decode_record(self, document: Document) -> Result<(i64, StoredRecord), RecordError> {
         let (mut id, mut found) = (None, StoredRecord::default());
         for (name, value) in document {
             match (&name[..], value) {
@@ -196,7 +196,7 @@ mod tests {
         let change = Change::Replace { expected: 4, parts: &parts };
         let document = shape.whole(-1, &change, DateTime::now()).unwrap();
         assert!(document.get_document("part").unwrap().get_bool("none").is_err(), "it is a document");
-        let (id, found) = shape.found(document).unwrap();
+        let (id, found) = shape.decode_record(document).unwrap();
         assert_eq!((id, found.version), (-1, 5));
         assert_eq!(serde_json::from_slice::<Value>(found.part("part").unwrap()).unwrap(), value);
     }

@@ -305,7 +305,7 @@ impl RecordStore for MongoRecords {
                 names.iter().filter(|name| name.collection == collection).map(|name| key(*name)).collect();
             let most = ids.len() as u32 + 1;
             for document in self.find(until, collection, document::not_expired_filter(&ids), most)? {
-                let (id, record) = self.shape.found(document)?;
+                let (id, record) = self.shape.decode_record(document)?;
                 for (name, place) in names.iter().zip(&mut found) {
                     if name.collection == collection && key(*name) == id {
                         *place = Some(record.clone());

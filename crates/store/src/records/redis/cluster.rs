@@ -261,7 +261,7 @@ impl RedisCluster {
             }
         }
         let done = match item.operation {
-            Operation::Load => commands::found(answer).map(Answer::Found),
+            Operation::Load => commands::decode_record(answer).map(Answer::Found),
             Operation::Change(change) => commands::changed(answer, change).map(Answer::Version),
         };
         let matters = matches!(item.operation, Operation::Change(_)) || self.unsure.has(item.name);

@@ -152,7 +152,7 @@ pub(super) fn once(mut numbers: Vec<u64>) -> Vec<u64> {
 }
 
 /// Decodes the answer to a load.
-pub(super) fn found(value: Value) -> Result<Option<StoredRecord>, RecordError> {
+pub(super) fn decode_record(value: Value) -> Result<Option<StoredRecord>, RecordError> {
     if let Value::ServerError(error) = &value {
         return Err(refused_by(error));
     }

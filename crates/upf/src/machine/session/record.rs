@@ -108,7 +108,7 @@ impl Session {
 
     /// Checks that the session with these rules does not exceed the maximum record size. Returns
     /// its present size with them, or 0 without such a bound.
-    pub(crate) fn fits(&self, rules: &Rules, settings: &Settings) -> Result<usize, Refused> {
+    pub(crate) fn check_record_size(&self, rules: &Rules, settings: &Settings) -> Result<usize, Refused> {
         let Some(most) = settings.record_octets else { return Ok(0) };
         let octets = postcard::to_stdvec(&self.written(rules, None)).map_or(usize::MAX, |octets| octets.len());
         match octets.saturating_add(WHOSE + growth(rules)) <= most {
@@ -153,9 +153,9 @@ impl Session {
     }
 
     /// Decodes a stored session, which has no datapath entries yet. `now` is in seconds since 1900.
-    pub(crate) fn found(codec: Codec, found: StoredRecord, now: u32) -> Option<FoundSession> {
+    pub(crate) fn decode_stored(codec: Codec, found: StoredRecord, now: u32) -> Option<FoundSession> {
         let read = |codec: Codec, found| {
-            let (written, known) = codec.found::<StoredFields<'static>>(found).ok()?;
+            let (written, known) = codec.decode_stored::<StoredFields<'static>>(found).ok()?;
             let (session, answered) = Session::from_fields(written, now)?;
             Some(FoundSession { session, answered, known })
         };

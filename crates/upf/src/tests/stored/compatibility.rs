@@ -70,9 +70,10 @@ fn records_of_earlier_release_are_read() {
         assert!(answered.is_some());
         let part = |line: &str| line.split_once(' ').map(|(name, json)| (name.to_owned(), json.as_bytes().to_vec()));
         let parts = contents(&text, "session-json").map(|line| part(line).expect("a part")).collect();
-        let codec = Codec { format: Format::Json, manner: UpdateMode::Update };
+        let codec = Codec { format: Format::Json, update_mode: UpdateMode::Update };
         let stored = StoredRecord { version: 1, parts, ..StoredRecord::default() };
-        let FoundSession { session: from_json, .. } = Session::found(codec, stored, STARTED).expect("a session");
+        let FoundSession { session: from_json, .. } =
+            Session::decode_stored(codec, stored, STARTED).expect("a session");
         assert_eq!(session.octets(None), from_json.octets(None), "{release}");
         let node = Node::decode(&octets("node")).expect("a node");
         let json = contents(&text, "node-json").next().expect("a node");
@@ -83,12 +84,13 @@ fn records_of_earlier_release_are_read() {
 #[test]
 #[ignore = "writes the fixture of this release"]
 fn fixtures_of_this_release_are_written() {
-    let codec = Codec { format: Format::Json, manner: UpdateMode::Update };
+    let codec = Codec { format: Format::Json, update_mode: UpdateMode::Update };
     let mut world = World::with_codec(codec);
     let (seid, _) = world.establish(&request_with_all_rules());
     world.modify(seid, &forward(RAN_TEID));
     let found = load(&mut world, "upf", seid);
-    let FoundSession { session, answered, .. } = Session::found(codec, found.clone(), STARTED).expect("a session");
+    let FoundSession { session, answered, .. } =
+        Session::decode_stored(codec, found.clone(), STARTED).expect("a session");
     let mut text = format!("session {}\n", hex::encode(session.octets(answered.as_ref()).expect("octets")));
     for (name, json) in &found.parts {
         text += &format!("session-json {name} {}\n", String::from_utf8_lossy(json));

@@ -98,7 +98,7 @@ fn session_without_room_delays_no_other() {
         world.refusal = Some(RecordError::Full);
         (0..3).for_each(|_| world.bench.uplink(teid, &ipv4(UE, SERVER, 100)));
         assert_eq!(world.events(), [vec![], vec![]], "first there must be room");
-        let tried = world.with(|stored, on| stored.try_again(on));
+        let tried = world.with(|stored, on| stored.retry_stalled(on));
         assert_eq!((tried, world.work()), (vec![], vec![]));
         world.refusal = None;
         let (sequence, mut octets) = (700 + u32::from(deleted), vec![]);

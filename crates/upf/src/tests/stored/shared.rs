@@ -23,7 +23,7 @@ impl World {
         world
     }
 
-    pub(crate) fn with_place(&self, request: &mut Vec<u8>) {
+    pub(crate) fn with_part_name(&self, request: &mut Vec<u8>) {
         let about = Message::new(request).expect("sound").message_type();
         let sessions = [
             MessageType::SESSION_ESTABLISHMENT_REQUEST,
@@ -31,7 +31,7 @@ impl World {
             MessageType::SESSION_DELETION_REQUEST,
         ];
         if self.sharing.is_some() && sessions.contains(&about) {
-            shared_record::with_place(request, (RECORD, NUMBER));
+            shared_record::with_part_name(request, (RECORD, NUMBER));
         }
     }
 
@@ -114,7 +114,7 @@ fn late_commit_is_found_later() {
         let mut world = World::shared(Format::Binary);
         let mut octets = vec![];
         request().emit(&mut octets, 0, 99).expect("short");
-        world.with_place(&mut octets);
+        world.with_part_name(&mut octets);
         assert_eq!(world.send(&octets), vec![]);
         let out = world.work();
         world.restart();
