@@ -129,14 +129,24 @@ impl CoreConfig {
         self.dnns.iter().find(|d| d.name == *name && (d.slices.is_empty() || d.slices.contains(&slice)))
     }
 
-    /// Returns the charging configuration of a slice.
-    pub fn charging(&self, slice: Snssai) -> Option<Charging> {
-        self.slices.iter().find(|s| s.snssai == slice).map(|s| s.charging)
+    /// Returns the configuration of a slice; `None` if the AMF does not serve it.
+    fn slice(&self, snssai: Snssai) -> Option<&SliceConfig> {
+        self.slices.iter().find(|slice| slice.snssai == snssai)
+    }
+
+    /// Returns true if the AMF serves the slice.
+    pub fn serves_slice(&self, snssai: Snssai) -> bool {
+        self.slice(snssai).is_some()
+    }
+
+    /// Returns the charging configuration of a slice; `None` for an unknown slice.
+    pub fn charging(&self, snssai: Snssai) -> Option<Charging> {
+        self.slice(snssai).map(|slice| slice.charging)
     }
 
     /// Returns the profile of a slice; the default profile for an unknown slice.
-    pub fn profile(&self, slice: Snssai) -> SliceProfile {
-        self.slices.iter().find(|s| s.snssai == slice).map(|s| s.profile).unwrap_or_default()
+    pub fn profile(&self, snssai: Snssai) -> SliceProfile {
+        self.slice(snssai).map(|slice| slice.profile).unwrap_or_default()
     }
 }
 

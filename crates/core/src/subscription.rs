@@ -320,10 +320,14 @@ impl<'de> Deserialize<'de> for Subscription {
 }
 
 impl Subscription {
+    /// Returns the subscription to a slice, if there is one.
+    pub fn slice(&self, snssai: Snssai) -> Option<&SliceSubscription> {
+        self.slices.iter().find(|slice| slice.snssai == snssai)
+    }
+
     /// Returns the subscription to a data network of a slice, if there is one.
     pub fn data_network(&self, snssai: Snssai, dnn: &Dnn) -> Option<&DnnSubscription> {
-        let slice = self.slices.iter().find(|slice| slice.snssai == snssai)?;
-        slice.dnns.iter().find(|network| network.dnn == *dnn)
+        self.slice(snssai)?.dnns.iter().find(|network| network.dnn == *dnn)
     }
 }
 

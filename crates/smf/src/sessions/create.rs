@@ -38,7 +38,7 @@ impl Sessions {
                 return Err((reply, Reply::problem(&ProblemDetails::new(500, "SYSTEM_FAILURE", reason))));
             }
         };
-        let Some(slice) = subscription.slices.iter().find(|slice| slice.snssai == asked.snssai) else {
+        let Some(slice) = subscription.slice(asked.snssai) else {
             return Err((reply, denied("SNSSAI_DENIED", "the slice is not subscribed")));
         };
         let Some(network) = slice.dnns.iter().find(|network| network.dnn == asked.dnn) else {

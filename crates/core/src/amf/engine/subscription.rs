@@ -110,7 +110,7 @@ fn change_areas(ctx: &mut StepContext<'_, '_>, areas: &AreaRestrictions) {
 /// Removes the slices from the allowed NSSAI that are not subscribed any more. Returns false if the
 /// UE must register again: its home slice is among them.
 fn keep_slices(ctx: &mut StepContext<'_, '_>, subscription: &Subscription) -> bool {
-    let is_subscribed = |snssai: &Snssai| subscription.slices.iter().any(|slice| slice.snssai == *snssai);
+    let is_subscribed = |snssai: &Snssai| subscription.slice(*snssai).is_some();
     if !ctx.ue.allowed.first().is_some_and(is_subscribed) {
         return false;
     }

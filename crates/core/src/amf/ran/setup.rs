@@ -38,7 +38,7 @@ impl Refusal {
 fn check(areas: &[SupportedArea], config: &CoreConfig) -> Result<(), Refusal> {
     let plmn = |a: &&SupportedArea| config.plmns.contains(&a.tai.plmn);
     let tac = |a: &&SupportedArea| plmn(a) && config.tacs.contains(&a.tai.tac);
-    let slice = |a: &&SupportedArea| tac(a) && a.slices.iter().any(|s| config.slices.iter().any(|c| c.snssai == *s));
+    let slice = |a: &&SupportedArea| tac(a) && a.slices.iter().any(|snssai| config.serves_slice(*snssai));
     if !areas.iter().any(|a| plmn(&a)) {
         return Err(Refusal::Plmn);
     }

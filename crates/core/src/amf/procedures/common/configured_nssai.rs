@@ -7,9 +7,8 @@ use vireo_types::{Snssai, limits};
 
 /// Returns the configured NSSAI of a UE with this subscription.
 pub fn select(config: &CoreConfig, subscription: &Subscription) -> Vec<Snssai> {
-    let is_served = |snssai: &Snssai| config.slices.iter().any(|slice| slice.snssai == *snssai);
     let all = subscription.slices.iter().map(|slice| slice.snssai);
-    all.filter(is_served).take(limits::CONFIGURED_SNSSAIS).collect()
+    all.filter(|snssai| config.serves_slice(*snssai)).take(limits::CONFIGURED_SNSSAIS).collect()
 }
 
 /// Returns the configured NSSAI of the UE; empty without a subscription.

@@ -6,7 +6,6 @@
 
 use super::{Request, RequestIdentity};
 use crate::amf::procedures::common::configured_nssai;
-use crate::config::CoreConfig;
 use crate::smf::SmContext;
 use crate::step::StepContext;
 use crate::subscription::Subscription;
@@ -26,10 +25,6 @@ pub struct Slices {
     pub is_extended: bool,
 }
 
-fn is_served(config: &CoreConfig, snssai: Snssai) -> bool {
-    config.slices.iter().any(|slice| slice.snssai == snssai)
-}
-
 /// Returns the slices of a UE with this subscription.
 pub(super) fn select(ctx: &StepContext<'_, '_>, subscription: &Subscription, request: &Request) -> Slices {
     let config = ctx.env.config;
@@ -37,10 +32,10 @@ pub(super) fn select(ctx: &StepContext<'_, '_>, subscription: &Subscription, req
     let node = ctx.ue.connection.filter(|c| c.assoc.dialect() == Dialect::Nr);
     let here = node.and_then(|c| ctx.env.ran.slices(c.assoc, c.tai));
     let is_here = |snssai: &Snssai| here.as_ref().is_none_or(|here| here.contains(snssai));
-    let is_subscribed = |snssai: Snssai| subscription.slices.iter().any(|slice| slice.snssai == snssai);
+    let is_subscribed = |snssai: Snssai| subscription.slice(snssai).is_some();
     let mut slices = Slices { is_extended: request.has(Request::EXTENDED_REJECTED), ..Slices::default() };
     for snssai in &request.requested {
-        if !is_served(config, *snssai) || !is_subscribed(*snssai) {
+        if !config.serves_slice(*snssai) || !is_subscribed(*snssai) {
             slices.rejected.push((*snssai, RejectedNssaiCause::NotAvailableInPlmnOrSnpn));
         } else if !is_here(snssai) {
             slices.rejected.push((*snssai, RejectedNssaiCause::NotAvailableInRegistrationArea));
@@ -54,7 +49,7 @@ pub(super) fn select(ctx: &StepContext<'_, '_>, subscription: &Subscription, req
     if is_unchanged {
         slices.allowed = ctx.ue.allowed.iter().copied().filter(is_here).collect();
     }
-    let usable = |snssai: &Snssai| is_served(config, *snssai) && is_here(snssai);
+    let usable = |snssai: &Snssai| config.serves_slice(*snssai) && is_here(snssai);
     if slices.allowed.is_empty() {
         let defaults = subscription.slices.iter().filter(|slice| slice.default).map(|slice| slice.snssai);
         slices.allowed = defaults.filter(usable).collect();
