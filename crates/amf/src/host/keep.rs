@@ -2,8 +2,8 @@
 //!
 //! `state.keep` enables this. Invariants:
 //!
-//! - Each commit stores the NAS COUNTs in one word ([`Counts`]) before its effects are sent. No
-//!   COUNT is used twice.
+//! - Each commit stores the NAS COUNTs in one word ([`StoredCounts`]) before its effects are sent.
+//!   No COUNT is used twice.
 //! - The perpetual part changes seldom, and several times in one procedure. After a change the
 //!   encoded context is sealed and stored when the host is idle, at the latest after
 //!   `file::STORED_WITHIN`. If the process ends in between, the stored context is older than its
@@ -28,7 +28,7 @@ pub(super) use restoring::RestoringSessions;
 
 use super::state::Host;
 use file::Tally;
-use vireo_core::amf::context::{self, Counts, EncodedContext};
+use vireo_core::amf::context::{self, EncodedContext, StoredCounts};
 use vireo_ops::clock::clock;
 use vireo_store::records::{Opened, OpenedContext};
 use vireo_types::Instant;
@@ -80,7 +80,7 @@ impl Host {
             return false;
         };
         let version = record.versions.perpetual;
-        let Some(counts) = Counts::read(word, version) else {
+        let Some(counts) = StoredCounts::from_word(word, version) else {
             tally.older += 1;
             return false;
         };

@@ -115,7 +115,7 @@ pub(super) fn complete(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>)
             sm.since = env.now;
             forwarding::on_arrival(sm, env);
             user_plane::forward_to(sm, Some(tunnel), out);
-            relocate::handed_over(sm, tunnel, out);
+            relocate::redirect_target(sm, tunnel, out);
         }
         _ if sm.ran == RanState::Up => on_refused(sm, env, out),
         // A request to the RAN that was pending during the handover goes to the target.

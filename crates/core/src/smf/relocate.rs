@@ -224,9 +224,9 @@ pub(super) fn on_ran_refusal(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Ou
     }
 }
 
-/// Handles that the UE has moved to a RAN node that sends to the source: the previous RAN node was
-/// modified instead.
-pub(super) fn handed_over(sm: &mut SmContext, to: Tunnel, out: &mut Vec<Output>) {
+/// Modifies the RAN node to which the UE has moved during a relocation, if it still sends to the
+/// source UPF: only the previous RAN node was modified.
+pub(super) fn redirect_target(sm: &mut SmContext, to: Tunnel, out: &mut Vec<Output>) {
     let uplink = sm.uplink;
     let Some(ran) = sm.relocation.as_mut().and_then(|relocation| relocation.step.ran()) else { return };
     let modify = uplink.and_then(|uplink| n2::modify_request(uplink, to));

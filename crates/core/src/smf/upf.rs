@@ -11,14 +11,14 @@ pub(super) fn on_message(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: 
     let converts = sm.n4 == N4State::Converting;
     sm.n4 = convert::outstanding(sm);
     let outstanding = sm.n4;
-    handle(sm, (octets, converts), env, out);
+    on_session_message(sm, (octets, converts), env, out);
     if converts {
         convert::proceed(sm, outstanding, env, out);
     }
 }
 
 /// Handles a message of the UPF. If the session `converts`, its next request is the conversion.
-fn handle(sm: &mut SmContext, (octets, converts): (&[u8], bool), env: &Env<'_>, out: &mut Vec<Output>) {
+fn on_session_message(sm: &mut SmContext, (octets, converts): (&[u8], bool), env: &Env<'_>, out: &mut Vec<Output>) {
     let Some(answer) = n4::decode_for(octets, sm.pfcp.cp_seid) else {
         return;
     };

@@ -16,7 +16,7 @@ use crate::worker::context_database::{ContextDatabaseConfig, DatabaseRef, Resume
 use std::sync::Arc;
 use std::time::Duration;
 use vireo_cluster::HostSender;
-use vireo_core::amf::context::{self, Counts, UeContext};
+use vireo_core::amf::context::{self, StoredCounts, UeContext};
 use vireo_core::config::CoreConfig;
 use vireo_ops::clock::clock;
 use vireo_ops::config::{KeepConfig, StateConfig};
@@ -127,7 +127,7 @@ fn reason(record: &HolderRecord, mark: u64, incarnation: &str) -> Option<&'stati
 /// Returns the UE of a record after a restart, if it can be resumed.
 fn resumed(stored: &UeRecord, core: &CoreConfig, now: Instant) -> ResumeDecision<Box<UeContext>> {
     let resumed = || {
-        let counts = Counts::from_record(&stored.context)?;
+        let counts = StoredCounts::from_encoded(&stored.context)?;
         let mut ue = context::decode(&stored.context).ok()?;
         let is_resumable = ue.resume((counts.uplink, counts.downlink), core, now);
         let context = context::encode(&ue, Vec::new()).ok().filter(|_| is_resumable)?;

@@ -5,7 +5,7 @@ use crate::host::error::HostError;
 use rustc_hash::FxHasher;
 use std::collections::VecDeque;
 use std::hash::Hasher;
-use vireo_core::amf::context::{self, Counts};
+use vireo_core::amf::context::{self, StoredCounts};
 use vireo_core::config::CoreConfig;
 use vireo_ops::config::{KeepConfig, KeepFile};
 use vireo_store::CommitError;
@@ -116,7 +116,7 @@ impl Keep {
     /// Stores the COUNTs of a commit before its effects are sent.
     #[inline]
     pub(in crate::host) fn on_commit(&mut self, slot: Slot, is_registered: bool, context: &[u8], now: Instant) {
-        let counts = if is_registered { Counts::from_record(context) } else { None };
+        let counts = if is_registered { StoredCounts::from_encoded(context) } else { None };
         let entry = self.entry(slot);
         entry.is_registered = counts.is_some();
         let Some(counts) = counts else {
@@ -127,7 +127,7 @@ impl Keep {
         };
         let entry = *entry;
         if let Some(location) = entry.location {
-            self.file.set(location, counts.word());
+            self.file.set(location, counts.to_word());
         }
         if entry.location.is_none() || entry.version != counts.version {
             self.note_change(slot, now);
@@ -162,7 +162,7 @@ impl Keep {
         if !is_registered || !region.read(slot, &mut self.snapshot) {
             return;
         }
-        let Some(counts) = Counts::from_record(&self.snapshot.context) else { return };
+        let Some(counts) = StoredCounts::from_encoded(&self.snapshot.context) else { return };
         let Some(location) = location.or_else(|| self.file.allocate()) else { return self.full() };
         let stored = match self.file.put(location, &self.snapshot.context) {
             // It does not fit with its radio capabilities: a RAN node asks the UE for them again.
@@ -174,7 +174,7 @@ impl Keep {
         };
         match stored {
             Ok(()) => {
-                self.file.set(location, counts.word());
+                self.file.set(location, counts.to_word());
                 *self.entry(slot) =
                     Entry { location: Some(location), version: counts.version, is_changed: false, is_registered: true };
             }
@@ -279,7 +279,7 @@ mod tests {
         let (keep, opened) = bench.open();
         drop(keep);
         let counts = |found: &OpenedContext| {
-            Counts::read(found.word, EncodedContext::new(&found.octets).unwrap().versions.perpetual)
+            StoredCounts::from_word(found.word, EncodedContext::new(&found.octets).unwrap().versions.perpetual)
         };
         opened.contexts.iter().map(counts).collect()
     }

@@ -37,7 +37,7 @@ pub use remote_sessions::{
     HandoverSmfStage, HandoverSmfState, PendingServiceAccept, PiggybackState, RemoteSession, RemoteSessions,
     RemoteStage,
 };
-pub use resume::{Counts, SKIPPED_STEPS, skip};
+pub use resume::{SKIPPED_STEPS, StoredCounts, skip};
 pub use retry::Retry;
 pub(crate) use security::PARTIALLY_CIPHERED;
 pub use security::{KeySet, NasSecurity, NextHop, NextHopChain, SecurityFault};

@@ -2,7 +2,7 @@
 //!
 //! After a restart there are no associations: every UE is idle, and no procedure is in progress.
 //! Only the perpetual part of a context and its NAS COUNTs are still valid. Every commit also
-//! stores the COUNTs ([`Counts::from_record`]), so that none is used twice.
+//! stores the COUNTs ([`StoredCounts::from_encoded`]), so that none is used twice.
 
 use super::{EncodedContext, PendingWork, UeContext};
 use crate::config::CoreConfig;
@@ -21,7 +21,7 @@ const SKIPPED_COUNTS: u32 = 32;
 
 /// NAS COUNTs of a stored context, with the version of its perpetual part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
+pub struct StoredCounts {
     pub version: u32,
     /// Lowest uplink COUNT that is accepted, as [`super::NasSecurity::uplink`].
     pub uplink: u32,
@@ -29,28 +29,28 @@ pub struct Counts {
     pub downlink: u32,
 }
 
-impl Counts {
+impl StoredCounts {
     /// Returns the COUNTs of an encoded context without decoding it. Returns `None` without a NAS
     /// security context, or if the COUNTs are used up.
-    pub fn from_record(octets: &[u8]) -> Option<Self> {
+    pub fn from_encoded(octets: &[u8]) -> Option<Self> {
         let record = EncodedContext::new(octets).ok()?;
         // The ephemeral part begins with the sequence number and the COUNTs.
         let ((_, counts), _): ((u64, Option<(u32, u32)>), _) = postcard::take_from_bytes(record.ephemeral).ok()?;
         let (uplink, downlink) = counts?;
         let version = record.versions.perpetual;
-        (uplink <= COUNT && downlink <= COUNT).then_some(Counts { version, uplink, downlink })
+        (uplink <= COUNT && downlink <= COUNT).then_some(StoredCounts { version, uplink, downlink })
     }
 
     /// Returns the COUNTs as one word, which can be stored atomically; never 0. The word has the
     /// lowest 16 bits of the version.
-    pub fn word(self) -> u64 {
+    pub fn to_word(self) -> u64 {
         let version = u64::from(self.version as u16);
         version << (2 * COUNT_BITS) | u64::from(self.uplink) << COUNT_BITS | u64::from(self.downlink)
     }
 
     /// Returns the uplink and downlink COUNT of a word, if it belongs to this version of the
     /// perpetual part.
-    pub fn read(word: u64, version: u32) -> Option<(u32, u32)> {
+    pub fn from_word(word: u64, version: u32) -> Option<(u32, u32)> {
         let of_version = word != 0 && word >> (2 * COUNT_BITS) == u64::from(version as u16);
         let count = |bits: u32| (word >> bits) as u32 & COUNT;
         of_version.then_some((count(COUNT_BITS), count(0)))
@@ -77,7 +77,8 @@ impl UeContext {
         // Mobile reachable timer (TS 24.501 5.3.7), started at the restart: the end of the UE's
         // last connection is unknown.
         self.begin_idle(config, now);
-        self.sessions.retain(|session| is_there(session) && config.upfs.iter().any(|upf| upf.n4 == session.pfcp.upf));
+        self.sessions
+            .retain(|session| may_exist_at_ue(session) && config.upfs.iter().any(|upf| upf.n4 == session.pfcp.upf));
         self.sessions.iter_mut().for_each(make_idle);
         true
     }
@@ -95,7 +96,7 @@ pub fn skip(ue: &mut UeContext) {
 /// Returns true if the UE has, or may have, the session: it was accepted, or the UPF has allocated
 /// its tunnel. The UE's next PDU session status shows the sessions that it does not have (TS 24.501
 /// 5.6.1.4, 5.5.1.3.4).
-fn is_there(session: &SmContext) -> bool {
+fn may_exist_at_ue(session: &SmContext) -> bool {
     match session.stage {
         Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established => true,
         Stage::Requested { .. } => session.uplink.is_some(),
@@ -135,21 +136,21 @@ mod tests {
     fn counts_are_read_without_decoding() {
         let mut ue = registered(Bench::active().sm().clone());
         let mut octets = context::encode(&ue, Vec::new()).unwrap();
-        assert_eq!(Counts::from_record(&octets), Some(Counts { version: 1, uplink: 300, downlink: 5 }));
+        assert_eq!(StoredCounts::from_encoded(&octets), Some(StoredCounts { version: 1, uplink: 300, downlink: 5 }));
         // Only the COUNTs have changed, not the perpetual part.
         ue.security.as_mut().unwrap().downlink = COUNT;
         let mut next = Vec::new();
         context::encode_after(&ue, &octets, &mut next).unwrap();
-        let counts = Counts::from_record(&next).unwrap();
-        assert_eq!((counts.version, Counts::read(counts.word(), 1)), (1, Some((300, COUNT))));
-        assert_eq!([0, counts.word()].map(|word| Counts::read(word, 2)), [None; 2], "of another version");
+        let counts = StoredCounts::from_encoded(&next).unwrap();
+        assert_eq!((counts.version, StoredCounts::from_word(counts.to_word(), 1)), (1, Some((300, COUNT))));
+        assert_eq!([0, counts.to_word()].map(|word| StoredCounts::from_word(word, 2)), [None; 2], "of another version");
         ue.security.as_mut().unwrap().downlink = COUNT + 1;
         octets.clear();
         context::encode_after(&ue, &next, &mut octets).unwrap();
-        assert_eq!(Counts::from_record(&octets), None, "they are used up");
+        assert_eq!(StoredCounts::from_encoded(&octets), None, "they are used up");
         ue.security = None;
-        assert_eq!(Counts::from_record(&context::encode(&ue, Vec::new()).unwrap()), None);
-        assert_eq!(Counts::from_record(b"x"), None);
+        assert_eq!(StoredCounts::from_encoded(&context::encode(&ue, Vec::new()).unwrap()), None);
+        assert_eq!(StoredCounts::from_encoded(b"x"), None);
     }
 
     #[test]
@@ -167,7 +168,7 @@ mod tests {
         // The next encoding has the same perpetual part.
         let mut next = Vec::new();
         context::encode_after(&ue, &octets, &mut next).unwrap();
-        assert_eq!(Counts::from_record(&next).map(|counts| counts.version), Some(1));
+        assert_eq!(StoredCounts::from_encoded(&next).map(|counts| counts.version), Some(1));
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(super) fn serve(ctx: &mut StepContext<'_, '_>, request: RequestedService) {
         return ctx.note(Note::fault("nas-request-repeated"));
     }
     end_procedure(ctx);
-    if let Some(cause) = areas::forbidden_here(ctx.ue, ctx.env.config)
+    if let Some(cause) = areas::forbidden_area_cause(ctx.ue, ctx.env.config)
         && ctx.ue.pending.deregister.is_none()
     {
         return service_request::reject_in_forbidden_area(ctx, cause);

@@ -300,7 +300,7 @@ fn serve_control_plane(ctx: &mut StepContext<'_, '_>, message: &NasControlPlaneS
     if verified.is_none() || !ctx.ue.is_registered() {
         return serve(ctx, verified);
     }
-    if let Some(cause) = areas::forbidden_here(ctx.ue, ctx.env.config) {
+    if let Some(cause) = areas::forbidden_area_cause(ctx.ue, ctx.env.config) {
         return service_request::reject_in_forbidden_area(ctx, cause);
     }
     if !ctx.ue.ciot().control_plane {

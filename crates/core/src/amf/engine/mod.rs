@@ -252,7 +252,7 @@ fn begin_deregistration(ctx: &mut StepContext<'_, '_>, reregister: bool, cause: 
 fn deregister_in_forbidden_area(ctx: &mut StepContext<'_, '_>) {
     let is_set_up = ctx.ue.connection.is_some_and(|connection| connection.ran == RanContext::SetUp);
     let is_free = ctx.ue.procedure.is_none() && ctx.ue.handover.is_none() && ctx.ue.is_registered();
-    if is_set_up && is_free && areas::forbidden_here(ctx.ue, ctx.env.config).is_some() {
+    if is_set_up && is_free && areas::forbidden_area_cause(ctx.ue, ctx.env.config).is_some() {
         begin_deregistration(ctx, false, None);
     }
 }

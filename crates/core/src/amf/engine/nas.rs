@@ -254,7 +254,7 @@ fn serve(ctx: &mut StepContext<'_, '_>, message: &NasServiceRequest, count: u32)
         Some(Nas5gmmMessage::ServiceRequest(inner)) => service_request::nr::read(&inner),
         _ => service_request::nr::read(message),
     };
-    if areas::is_restricted_here(ctx.ue) && !service_request::nr::is_permitted_in_non_allowed_area(message) {
+    if areas::is_in_non_allowed_area(ctx.ue) && !service_request::nr::is_permitted_in_non_allowed_area(message) {
         // 5.6.1.5: the UE registers again, and gets its service area.
         authentication::end_procedure(ctx);
         return service_request::reject(ctx, GmmCause::RestrictedServiceArea);
@@ -267,7 +267,7 @@ fn ul_transport(ctx: &mut StepContext<'_, '_>, message: &NasUlNasTransport) {
         return ctx.send_status_98();
     }
     match session::nr::read(message) {
-        Some(transport) if areas::is_restricted_here(ctx.ue) && transport.is_service_of_ue() => {
+        Some(transport) if areas::is_in_non_allowed_area(ctx.ue) && transport.is_service_of_ue() => {
             session::refuse_in_non_allowed_area(ctx, &transport);
         }
         Some(transport) => session::uplink(ctx, transport),

@@ -42,11 +42,16 @@ pub(super) fn on_answer(
             return smf_requests::next(ctx, number);
         }
     }
-    settle(ctx, number, request, response);
+    on_matched_response(ctx, number, request, response);
     smf_requests::next(ctx, number);
 }
 
-fn settle(ctx: &mut StepContext<'_, '_>, number: SessionNumber, request: SmfRequest, response: SmfResponse) {
+fn on_matched_response(
+    ctx: &mut StepContext<'_, '_>,
+    number: SessionNumber,
+    request: SmfRequest,
+    response: SmfResponse,
+) {
     let Some(session) = ctx.ue.remote_sessions.by_number(number) else { return };
     let psi = session.psi;
     match (request, response) {
@@ -136,7 +141,7 @@ fn on_update_answer(
         }
         SmfUpdateRequest::Handover(target, step) => {
             let response = UpdateResponse { content, done, unknown };
-            return handed_over(ctx, (psi, number), update, (*target, step), response);
+            return on_handover_response(ctx, (psi, number), update, (*target, step), response);
         }
         SmfUpdateRequest::N2(N2Sm::SetupResponse, _) if done => is_up(ctx, number),
         SmfUpdateRequest::N2(N2Sm::SetupUnsuccessful, _) => {
@@ -222,7 +227,7 @@ fn on_path_switch_answer(
 }
 
 /// Handles the response for a session in an N2 handover.
-fn handed_over(
+fn on_handover_response(
     ctx: &mut StepContext<'_, '_>,
     (psi, number): (u8, SessionNumber),
     update: &SmfUpdateRequest,

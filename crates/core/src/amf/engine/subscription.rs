@@ -22,7 +22,9 @@ pub(super) fn cause(ctx: &StepContext<'_, '_>) -> Option<GmmCause> {
     let ue = &ctx.ue;
     match ue.subscription {
         None => Some(GmmCause::IllegalUe),
-        Some(_) => moves::not_allowed(ue, ue.session_dialect()).or_else(|| areas::forbidden_here(ue, ctx.env.config)),
+        Some(_) => {
+            moves::not_allowed(ue, ue.session_dialect()).or_else(|| areas::forbidden_area_cause(ue, ctx.env.config))
+        }
     }
 }
 
@@ -122,7 +124,7 @@ fn keep_slices(ctx: &mut StepContext<'_, '_>, subscription: &Subscription) -> bo
 /// without one. It attaches again (TS 23.401 5.4.4.1).
 fn loses_last_bearer(ctx: &StepContext<'_, '_>, subscription: &Subscription) -> bool {
     let needs_one = ctx.ue.dialect() == Dialect::Eps && !ctx.ue.ciot().without_pdn;
-    let mut live = ctx.ue.sessions.iter().filter(|session| is_there(session)).peekable();
+    let mut live = ctx.ue.sessions.iter().filter(|session| is_continuing(session)).peekable();
     let is_withdrawn = |session: &SmContext| {
         let is_emergency = ctx.env.config.is_emergency(&session.terms.dnn);
         !is_emergency && subscription.data_network(session.terms.snssai, &session.terms.dnn).is_none()
@@ -131,7 +133,7 @@ fn loses_last_bearer(ctx: &StepContext<'_, '_>, subscription: &Subscription) -> 
 }
 
 /// Returns true for a session that the UE has or is to get.
-fn is_there(session: &SmContext) -> bool {
+fn is_continuing(session: &SmContext) -> bool {
     session.is_live() && !matches!(session.stage, Stage::Releasing { .. })
 }
 
@@ -139,7 +141,7 @@ fn is_there(session: &SmContext) -> bool {
 /// subscribed terms. An emergency PDN connection needs no subscription.
 fn change_session(ctx: &mut StepContext<'_, '_>, at: usize, subscription: &Subscription) {
     let session = &ctx.ue.sessions[at];
-    if !is_there(session) || ctx.env.config.is_emergency(&session.terms.dnn) {
+    if !is_continuing(session) || ctx.env.config.is_emergency(&session.terms.dnn) {
         return;
     }
     let changes = session.terms.change.is_some();

@@ -148,11 +148,11 @@ impl Controller {
             self.fleet_size.target =
                 map.hosts.len().saturating_sub(map.leaving.len()).clamp(scaling.least, scaling.most);
         }
-        self.hold(map);
+        self.set_map(map);
     }
 
     /// Makes a map current. No owner has confirmed its replicas yet.
-    fn hold(&mut self, map: ClusterMap) {
+    fn set_map(&mut self, map: ClusterMap) {
         self.catch_up = CatchUp::new(&map.buckets, map.hosts.iter().map(|(host, _)| *host));
         self.settled = false;
         self.map = Some(map);
@@ -770,7 +770,7 @@ impl Controller {
         let written = self.next.take_if(|next| next.epoch() == epoch);
         if let Some(map) = written {
             self.order.retain(|balancer| !map.has_balancer(*balancer));
-            self.hold(map);
+            self.set_map(map);
             return true;
         }
         false

@@ -144,7 +144,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         if let (Some(owner), Some(from)) = (&mut self.owner, from)
             && owner.keeps_copies(from, ltmsi.bucket())
         {
-            owner.knows(from, slot, ltmsi, entry.perpetual_version());
+            owner.set_replica_version(from, slot, ltmsi, entry.perpetual_version());
         }
         // All effects were executed except requests whose answer the previous owner would receive.
         let outbox = entry.last_outbox().and_then(O::Outbox::decode);

@@ -80,7 +80,7 @@ impl ReplicaEntry {
     }
 
     /// Appends the effects of a commit, if it has any.
-    pub(super) fn wants(&mut self, from: HostId, copy: &ReplicaUpdate<'_>, now: Instant) {
+    pub(super) fn add_outbox(&mut self, from: HostId, copy: &ReplicaUpdate<'_>, now: Instant) {
         if !copy.outbox.is_empty() {
             let (number, version, input) = (copy.number, copy.ephemeral_version, copy.input);
             let (outbox, associations) = (copy.outbox.to_vec(), copy.associations);

@@ -189,7 +189,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     pub fn has_released_effects(&self, acknowledged: &impl ReplicaAcks) -> bool {
         let caught_up =
             || self.incoming_buckets.is_empty() && self.catching_up.iter().any(|u| self.has_caught_up(u, acknowledged));
-        self.is_next_there(acknowledged) || caught_up()
+        self.is_next_acknowledged(acknowledged) || caught_up()
     }
 
     /// Returns true if incremental work or a check remains to be done: a migration, or a scan for
@@ -199,7 +199,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         self.outgoing.is_some() || more()
     }
 
-    fn is_next_there(&self, acknowledged: &impl ReplicaAcks) -> bool {
+    fn is_next_acknowledged(&self, acknowledged: &impl ReplicaAcks) -> bool {
         let is_there = |(host, number): &(HostId, u64)| acknowledged.acked_up_to(*host) >= *number;
         self.awaiting.front().is_some_and(|first| first.needs.iter().all(is_there))
     }
@@ -259,7 +259,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     }
 
     /// Records that a host has a UE with this version of the perpetual part.
-    pub fn knows(&mut self, host: HostId, slot: S, ltmsi: Ltmsi, perpetual: u32) {
+    pub fn set_replica_version(&mut self, host: HostId, slot: S, ltmsi: Ltmsi, perpetual: u32) {
         self.replica_versions.entry(host).or_default().insert(slot, (ltmsi, perpetual));
     }
 
@@ -342,7 +342,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
 
     /// Returns the next commit whose effects may leave.
     pub fn next_released(&mut self, acknowledged: &impl ReplicaAcks) -> Option<P> {
-        if !self.is_next_there(acknowledged) {
+        if !self.is_next_acknowledged(acknowledged) {
             return None;
         }
         self.awaiting.pop_front().map(|pending| pending.record)

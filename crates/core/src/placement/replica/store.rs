@@ -157,7 +157,7 @@ impl ReplicaStore {
             return Ok(ApplyResult::Stale);
         }
         let before = copy.before.filter(|before| *before != copy.ltmsi);
-        if !self.takes((from, epoch), copy) {
+        if !self.accepts_copy((from, epoch), copy) {
             // The entry that the sender has made for the former LTMSI is obsolete in any case.
             let is_obsolete = |before: &Ltmsi| self.entry(*before).is_some_and(|entry| entry.from == Some(from));
             before.filter(is_obsolete).into_iter().for_each(|before| self.drop_ue(before));
@@ -223,7 +223,7 @@ impl ReplicaStore {
         repeat
     }
 
-    fn takes(&self, (from, epoch): (HostId, u64), copy: &ReplicaUpdate<'_>) -> bool {
+    fn accepts_copy(&self, (from, epoch): (HostId, u64), copy: &ReplicaUpdate<'_>) -> bool {
         let bucket = copy.ltmsi.bucket();
         // A former owner repeats copies of an earlier epoch on a new connection.
         let is_late = |removed: &RemovedUe| removed.epoch >= epoch || !self.is_owner((from, epoch), bucket);
@@ -284,7 +284,7 @@ impl ReplicaStore {
             match entry.outboxes.iter_mut().find(same) {
                 Some(commit) if !copy.outbox.is_empty() => commit.number = copy.number,
                 Some(_) => {}
-                None => entry.wants(from, copy, now),
+                None => entry.add_outbox(from, copy, now),
             }
             if !copy.outbox.is_empty() {
                 self.recent.push_back((now, copy.ltmsi));
@@ -324,7 +324,7 @@ impl ReplicaStore {
         replace(&mut entry.ephemeral, copy.ephemeral);
         entry.epoch = epoch;
         entry.forget(now);
-        entry.wants(from, copy, now);
+        entry.add_outbox(from, copy, now);
         let ReplicaUpdate { layout, perpetual_version: perpetual, ephemeral_version: ephemeral, .. } = *copy;
         entry.versions = Versions { layout, perpetual, ephemeral };
         if copy.perpetual.is_some() {

@@ -30,7 +30,7 @@ pub fn forbidden(areas: &AreaRestrictions, config: &CoreConfig, tai: Tai) -> Opt
 }
 
 /// Returns the cause of the reject if the UE is in a forbidden area.
-pub fn forbidden_here(ue: &UeContext, config: &CoreConfig) -> Option<GmmCause> {
+pub fn forbidden_area_cause(ue: &UeContext, config: &CoreConfig) -> Option<GmmCause> {
     forbidden(ue.areas()?, config, location(ue)?)
 }
 
@@ -40,7 +40,7 @@ pub fn is_alike(areas: &AreaRestrictions, here: Tai, tai: Tai) -> bool {
 }
 
 /// Returns true if the UE is in a non-allowed area. EPS has none.
-pub fn is_restricted_here(ue: &UeContext) -> bool {
+pub fn is_in_non_allowed_area(ue: &UeContext) -> bool {
     let here = location(ue).filter(|_| ue.dialect() == Dialect::Nr);
     here.zip(ue.areas()).is_some_and(|(tai, areas)| areas.is_restricted(tai.tac))
 }
@@ -48,7 +48,7 @@ pub fn is_restricted_here(ue: &UeContext) -> bool {
 /// Returns those of these sessions, one bit each, whose user plane the UE may have where it is: in
 /// a non-allowed area that of emergency services alone.
 pub fn permitted_sessions(ctx: &StepContext<'_, '_>, sessions: u16) -> u16 {
-    if !is_restricted_here(ctx.ue) {
+    if !is_in_non_allowed_area(ctx.ue) {
         return sessions;
     }
     let emergency = ctx.ue.sessions.iter().filter(|session| is_emergency(ctx.env.config, session));
@@ -65,7 +65,7 @@ fn is_emergency(config: &CoreConfig, session: &SmContext) -> bool {
 pub fn end_user_plane(ctx: &mut StepContext<'_, '_>) {
     let is_set_up = ctx.ue.connection.is_some_and(|connection| connection.ran == RanContext::SetUp);
     let is_busy = ctx.ue.procedure.is_some() || ctx.ue.handover.is_some() || ctx.ue.pending.is_due();
-    if !is_set_up || is_busy || !is_restricted_here(ctx.ue) {
+    if !is_set_up || is_busy || !is_in_non_allowed_area(ctx.ue) {
         return;
     }
     let is_up = |session: &&SmContext| session.is_live() && session.ran != RanState::Idle;

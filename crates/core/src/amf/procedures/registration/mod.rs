@@ -80,7 +80,7 @@ fn start(ctx: &mut StepContext<'_, '_>, request: Request, verified: bool, attach
         RequestIdentity::Guti | RequestIdentity::MappedGuti | RequestIdentity::Imei | RequestIdentity::Other => None,
     };
     let progress = SecuritySetup::start(ctx, identity, request.key_set(), capability);
-    carry_on(ctx, request, started, (progress, attach))
+    on_security_progress(ctx, request, started, (progress, attach))
 }
 
 /// Returns the cause of the reject for a kind of registration or attach that is not served.
@@ -132,7 +132,7 @@ fn map(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant) -> Nex
         return reject(ctx, request.kind.counted(), GmmCause::InvalidMandatoryInformation);
     };
     let progress = SecuritySetup::map(ctx, request.key_set(), capability);
-    carry_on(ctx, request, started, (progress, None))
+    on_security_progress(ctx, request, started, (progress, None))
 }
 
 /// Returns true if a request repeats that of the registration in progress, which then continues. An
@@ -143,7 +143,7 @@ pub fn repeats(ctx: &mut StepContext<'_, '_>, request: &Request, esm: &[u8]) -> 
     let Some(Procedure::Registration(mut registering)) = ctx.ue.procedure.take_if(is_same) else { return false };
     if let Stage::Accepted { retry, .. } | Stage::AttachAccepted { retry, .. } = &mut registering.stage {
         retry.deadline = ctx.env.now + ctx.env.config.timers.t3550;
-        if let Some(nas) = accept_again(ctx, &registering) {
+        if let Some(nas) = repeated_accept(ctx, &registering) {
             ctx.send_encoded_nas(nas);
         }
     }
@@ -169,10 +169,10 @@ pub fn secure(
     };
     ctx.request_hash = attach.as_ref().and_then(|attach| attach.hash);
     let progress = step(securing, ctx);
-    carry_on(ctx, request, started, (progress, attach))
+    on_security_progress(ctx, request, started, (progress, attach))
 }
 
-fn carry_on(
+fn on_security_progress(
     ctx: &mut StepContext<'_, '_>,
     request: Request,
     started: Instant,
@@ -207,7 +207,7 @@ fn carry_on(
 }
 
 /// Returns the slices for the response to a request.
-fn slices_of(ctx: &StepContext<'_, '_>, request: &Request) -> Slices {
+fn select_slices(ctx: &StepContext<'_, '_>, request: &Request) -> Slices {
     if is_emergency(ctx, request) {
         return slices::emergency(ctx);
     }
@@ -225,7 +225,7 @@ fn is_emergency(ctx: &StepContext<'_, '_>, request: &Request) -> bool {
 /// Sets allowed NSSAI and LTMSI, and ends the sessions that the UE does not have. The error is the
 /// cause of the reject.
 fn prepare(ctx: &mut StepContext<'_, '_>, request: &Request) -> Result<(), GmmCause> {
-    let allowed = slices_of(ctx, request).allowed;
+    let allowed = select_slices(ctx, request).allowed;
     let home = allowed.first().copied().ok_or(GmmCause::NoNetworkSlicesAvailable)?;
     ctx.ue.allowed = allowed.into();
     if let Some(security) = &mut ctx.ue.security {
@@ -291,7 +291,7 @@ fn accept(ctx: &mut StepContext<'_, '_>, request: Request, started: Instant, esm
     if ctx.ue.dialect() == Dialect::Eps {
         return eps::accept(ctx, request, started, esm);
     }
-    let slices = slices_of(ctx, &request);
+    let slices = select_slices(ctx, &request);
     match prepare(ctx, &request).and_then(|()| enrol(ctx, registration)) {
         Ok(()) => {}
         Err(GmmCause::NoNetworkSlicesAvailable) => return reject_slices(ctx, request.kind.counted(), &slices),
@@ -412,7 +412,7 @@ pub fn on_deadline(ctx: &mut StepContext<'_, '_>, mut registering: Registering) 
     match retry.next(ctx.now(), timers.t3550, timers.retransmissions) {
         Some(again) => {
             *retry = again;
-            if let Some(nas) = accept_again(ctx, &registering) {
+            if let Some(nas) = repeated_accept(ctx, &registering) {
                 ctx.send_encoded_nas(nas);
             }
             Some(registering)
@@ -432,13 +432,13 @@ pub fn on_deadline(ctx: &mut StepContext<'_, '_>, mut registering: Registering) 
 }
 
 /// Encodes the accept of the registration once more, protected.
-fn accept_again(ctx: &mut StepContext<'_, '_>, registering: &Registering) -> Option<Vec<u8>> {
+fn repeated_accept(ctx: &mut StepContext<'_, '_>, registering: &Registering) -> Option<Vec<u8>> {
     let request = &registering.request;
     match (&registering.stage, ctx.ue.dialect()) {
         (Stage::AttachAccepted { esm, .. }, _) => eps::attach_accept(ctx, request, esm.clone()),
         (Stage::Accepted { .. }, Dialect::Eps) => eps::update_accept(ctx, request),
         (Stage::Accepted { back, .. }, Dialect::Nr) => {
-            let slices = slices_of(ctx, request);
+            let slices = select_slices(ctx, request);
             nr::accept(ctx, request, &slices, *back)
         }
         _ => None,
