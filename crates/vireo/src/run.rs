@@ -41,28 +41,28 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if config.shards == 1 && config.cluster.replication.is_on() {
         return Err(Failure(
-            "replication.mode: `vireo run` has one host, and nowhere to keep copies: remove the key, or run `vireo balancer` \
-             and several `vireo host`"
+            "replication.mode: the one host of `vireo run` has no replica; remove the key, or run `vireo balancer` and \
+             several `vireo host`"
                 .into(),
         ));
     }
     if config.state.carry != StateCarry::None {
         return Err(Failure(
-            "state.carry: `vireo run` has its sessions itself, and nowhere to carry them: remove the key, or run `vireo amf`, \
-             `vireo smf` and `vireo upf`"
+            "state.carry: `vireo run` has no separate SMF for piggybacking; remove the key, or run `vireo amf`, `vireo \
+             smf` and `vireo upf`"
                 .into(),
         ));
     }
     if config.state.answer != StateAnswer::Explicit {
         return Err(Failure(
-            "state.answer: `vireo run` has its sessions itself, and nobody answers it: remove the key, or run `vireo amf`, `vireo \
+            "state.answer: `vireo run` has no separate SMF that responds; remove the key, or run `vireo amf`, `vireo \
              smf` and `vireo upf`"
                 .into(),
         ));
     }
     if config.state.scope.is_shared() {
         return Err(Failure(
-            "state.scope: `vireo run` has AMF and SMF in one, whose state is one record as it is: remove the key, or run `vireo amf`, \
+            "state.scope: AMF and SMF of `vireo run` share one record in any case; remove the key, or run `vireo amf`, \
              `vireo smf` and `vireo upf`"
                 .into(),
         ));

@@ -253,62 +253,62 @@ impl StateMode {
             write: write.unwrap_or(chosen.write),
             answer: answer.unwrap_or(chosen.answer),
         };
-        let of_records =
+        let has_record_axes =
             persist.is_some() || change.is_some() || format.is_some() || scope.is_some() || write.is_some();
         match preset {
             Some(StatePreset::Stateful) if mode.location != StateLocation::Memory => {
-                Err("\"stateful\" is of contexts in the workers' memory: state.location is \"memory\" then")
+                Err("\"stateful\" stores contexts in the memory of workers; set state.location = \"memory\"")
             }
             Some(StatePreset::Shm) if mode.location != StateLocation::Shm => {
-                Err("\"shm\" is of contexts in shared memory: state.location is \"shm\" then")
+                Err("\"shm\" stores contexts in shared memory; set state.location = \"shm\"")
             }
             Some(_) if chosen.location.is_database() && !mode.location.is_database() => {
-                Err("this preset is of contexts in a database: state.location is \"redis\" or \"mongodb\" then")
+                Err("this preset stores contexts in a database; set state.location = \"redis\" or \"mongodb\"")
             }
-            _ if of_records && !mode.location.is_database() => Err(
-                "contexts that are not in a database (state.location) are no records of one: remove state.persist, change, format, \
-                 scope and write",
-            ),
+            _ if has_record_axes && !mode.location.is_database() => {
+                Err("without a database (state.location), state.persist, change, format, scope and write have no \
+                 effect; remove these keys")
+            }
             Some(StatePreset::Lean) if mode.carry != StateCarry::Piggyback || mode.format != StateFormat::Binary => {
-                Err("\"lean\" is of binary records and SM contexts that travel: remove state.carry and format")
+                Err("\"lean\" has binary records and piggybacked SM contexts; remove state.carry and format")
             }
             _ if mode.scope.is_shared() && mode.carry != StateCarry::None => {
-                Err("SM contexts that travel are in the AMF's records as they are: remove one of state.scope and carry")
+                Err("the AMF's records already contain piggybacked SM contexts; remove state.scope or carry")
             }
             Some(StatePreset::SharedAmfSmf) if mode.scope != StateScope::AmfSmf => {
-                Err("\"shared-amf-smf\" is of a record that AMF and SMF share: state.scope is \"amf-smf\" then")
+                Err("with \"shared-amf-smf\" AMF and SMF share a record; set state.scope = \"amf-smf\"")
             }
             Some(StatePreset::Shared) if mode.scope != StateScope::All => {
-                Err("\"shared\" is of a record that AMF, SMF and UPF share: state.scope is \"all\" then")
+                Err("with \"shared\" AMF, SMF and UPF share a record; set state.scope = \"all\"")
             }
-            _ if mode.scope.is_shared() && mode.persist != StatePersist::Transaction => Err(
-                "a record that functions share is committed at each transaction: state.persist is \"transaction\" then",
-            ),
+            _ if mode.scope.is_shared() && mode.persist != StatePersist::Transaction => {
+                Err("shared records are committed at each transaction; set state.persist = \"transaction\"")
+            }
             _ if mode.scope.is_shared() && mode.change != StateChange::Update => {
-                Err("who shares a record changes a part of it: state.change is \"update\" then")
+                Err("network functions with a shared record write only their parts; set state.change = \"update\"")
             }
             Some(StatePreset::Procedural) if mode.persist != StatePersist::Procedure => {
-                Err("\"procedural\" is each procedure: state.persist is \"procedure\" then")
+                Err("\"procedural\" commits at the end of a procedure; set state.persist = \"procedure\"")
             }
             Some(
                 StatePreset::Transactional | StatePreset::NonBlocking | StatePreset::DeleteCreate | StatePreset::Lean,
             ) if mode.persist != StatePersist::Transaction => {
-                Err("this preset is of each transaction: state.persist is \"transaction\" then")
+                Err("this preset commits at each transaction; set state.persist = \"transaction\"")
             }
             _ if mode.write == StateWrite::NonBlocking && mode.scope.is_shared() => {
-                Err("who shares a record waits for what others commit there: state.scope is \"function\" then")
+                Err("network functions with a shared record wait for its commits; set state.scope = \"function\"")
             }
-            _ if mode.write == StateWrite::NonBlocking && mode.carry == StateCarry::Piggyback => Err(
-                "SM contexts that travel are the AMF's to write, which waits for it: state.write is \"blocking\" then",
-            ),
+            _ if mode.write == StateWrite::NonBlocking && mode.carry == StateCarry::Piggyback => {
+                Err("the AMF waits for the write of piggybacked SM contexts; set state.write = \"blocking\"")
+            }
             _ if mode.write == StateWrite::NonBlocking && mode.persist != StatePersist::Transaction => {
-                Err("writes that nobody waits for are of each transaction: state.persist is \"transaction\" then")
+                Err("non-blocking writes need a commit at each transaction; set state.persist = \"transaction\"")
             }
             Some(StatePreset::NonBlocking) if mode.write != StateWrite::NonBlocking => {
-                Err("\"non-blocking\" waits for no write: state.write is \"non-blocking\" then")
+                Err("\"non-blocking\" does not wait for writes; set state.write = \"non-blocking\"")
             }
             Some(StatePreset::DeleteCreate) if mode.change != StateChange::DeleteCreate => {
-                Err("\"delete-create\" changes records so: state.change is \"delete-create\" then")
+                Err("\"delete-create\" deletes and creates records; set state.change = \"delete-create\"")
             }
             _ => Ok(mode),
         }

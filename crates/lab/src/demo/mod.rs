@@ -198,7 +198,7 @@ fn check(args: &Args) -> Result<(), Failure> {
             || shares
             || args.persist == sba::PersistMode::Procedure)
     {
-        let reason = "--write non-blocking is of each transaction, and of SM contexts that the SMF has";
+        let reason = "--write non-blocking needs a commit at each transaction and SM contexts at the SMF";
         return Err(Failure(format!(
             "{reason}: remove --persist, --scope and --piggyback, and name a database by --state"
         )));
