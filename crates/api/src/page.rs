@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use utoipa::{IntoParams, ToSchema};
 
 /// Items of a page if the request has no limit.
-const USUAL: usize = 100;
+const DEFAULT_LIMIT: usize = 100;
 /// Maximum of items of a page.
 pub(crate) const MOST: usize = 1000;
 /// Maximum length of a cursor in characters.
@@ -67,7 +67,7 @@ pub(crate) struct Cut {
 impl PageQuery {
     /// Returns the checked query.
     pub(crate) fn cut(&self, cursors: &Cursors) -> Result<Cut, Problem> {
-        let limit = self.limit.unwrap_or(USUAL);
+        let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
         if limit == 0 || limit > MOST {
             return Err(Problem::bad_request(format_args!("limit: {limit} is not in 1 to {MOST}")));
         }

@@ -39,9 +39,9 @@ pub(crate) struct Args {
 const SLICES: usize = 4;
 const SIZES: [u16; 3] = [3, 100, 1000];
 /// Limit of the time of one decision at the largest cluster size, in nanoseconds.
-const MOST_NANOS: f64 = 200.0;
+const MAX_DECISION_NS: f64 = 200.0;
 /// Limit of the CPU time of one message without SCTP, in microseconds.
-const MOST_MICROS: f64 = 3.0;
+const MAX_MESSAGE_US: f64 = 3.0;
 
 /// Balancer of a cluster with the buckets to choose hosts for.
 struct Cluster {
@@ -106,13 +106,13 @@ pub(crate) fn run(args: &Args, commit: &str) -> Result<(), Failure> {
         let measured = Measured::from_runs(nanos).ok_or_else(|| Failure("nothing was measured".into()))?;
         let figure = Figure::new(format!("steering decision, {hosts} hosts"), "ns", measured);
         let largest = SIZES.iter().all(|size| *size <= hosts);
-        figures.push(if largest { figure.mark(Bound::AtMost(MOST_NANOS)) } else { figure });
+        figures.push(if largest { figure.mark(Bound::AtMost(MAX_DECISION_NS)) } else { figure });
     }
     let ues = if args.quick { 300 } else { 10_000 };
     let costs = (0..runs).map(|_| messages::cost(&lab, ues, &interrupt)).collect::<Result<Vec<_>, _>>()?;
     let measured = Measured::from_runs(costs).ok_or_else(|| Failure("nothing was measured".into()))?;
     let name = format!("CPU of an NGAP message besides SCTP, {} hosts", messages::HOSTS);
-    figures.push(Figure::new(name, "us", measured).mark(Bound::AtMost(MOST_MICROS)));
+    figures.push(Figure::new(name, "us", measured).mark(Bound::AtMost(MAX_MESSAGE_US)));
     let mut summary = Summary {
         experiment: "bench balancer".into(),
         about: "what it costs to choose a host for a procedure, and what a message costs".into(),

@@ -36,7 +36,7 @@ const LOADS: usize = 2;
 /// File of the active UEs, in the lab's own `/tmp`.
 const ACTIVE_FILE: &str = "/tmp/active-ues";
 /// Share of procedures that replicas must serve, or their cost cannot be known.
-const LEAST_SHARE: f64 = 0.05;
+const MIN_SHARE: f64 = 0.05;
 /// Marks: additional CPU time of a replica in percent, owner's part in percent, added one-way
 /// delays of the first replica and in the mean of both, and refused proposals in percent.
 const MORE_CPU: f64 = 15.0;
@@ -266,7 +266,7 @@ impl ByReplica {
     fn from_mixture(owner: &Outcome, mixed: &Outcome) -> Option<Self> {
         let share = mixed.share;
         let apart = |mixed: f64, owner: f64| (mixed - (1.0 - share) * owner) / share;
-        (share >= LEAST_SHARE).then(|| ByReplica {
+        (share >= MIN_SHARE).then(|| ByReplica {
             cpu: mixed.cpu.zip(owner.cpu, apart),
             latency_us: apart(mixed.latency_us, owner.latency_us),
         })

@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Upper bound of a response in bytes: 1,000 UEs with 15 sessions each fit.
 const ANSWER_MAX: u64 = 16 << 20;
 /// Default address of the API.
-const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
 
 /// API options of every command that uses the API.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -106,13 +106,18 @@ fn name_token_option(text: &str) -> String {
     text.replace("api.token-file", "--token-file")
 }
 
-/// Returns the default API: the first usable socket, else [`USUAL`].
+/// Returns the default API: the first usable socket, else [`DEFAULT_ADDRESS`].
 fn usual(directories: impl Iterator<Item = PathBuf>, token: TokenSource) -> Api {
-    let name = ApiSocket::name(USUAL.port());
+    let name = ApiSocket::name(DEFAULT_ADDRESS.port());
     let mut sockets = directories.map(|directory| directory.join(&name));
     match sockets.find(|path| UnixStream::connect(path).is_ok_and(|stream| is_near(&stream))) {
         Some(path) => Api { name: path.display().to_string(), endpoint: Endpoint::Unix(path), tls: None, token },
-        None => Api { name: format!("http://{USUAL}"), endpoint: Endpoint::Tcp(USUAL), tls: None, token },
+        None => Api {
+            name: format!("http://{DEFAULT_ADDRESS}"),
+            endpoint: Endpoint::Tcp(DEFAULT_ADDRESS),
+            tls: None,
+            token,
+        },
     }
 }
 
@@ -340,11 +345,11 @@ mod tests {
             "  1: 00000000000000000000000001000000:2382 00000000000000000000000000000000:0000 0A 0:0 0:0 0 1000 0 1";
         assert_eq!(owner(v6, "[::1]:9090".parse().unwrap()), Some(1000));
         let mapped = "  1: 0000000000000000FFFF00000100007F:2382 0:0 0A 0:0 0:0 0 1000 0 1";
-        assert_eq!(owner(mapped, USUAL), Some(1000));
+        assert_eq!(owner(mapped, DEFAULT_ADDRESS), Some(1000));
         let any = "  1: 00000000:2382 00000000:0000 0A 0:0 0:0 0 7 0 1";
-        assert_eq!((owner(any, USUAL), owner(any, "127.0.0.1:9091".parse().unwrap())), (Some(7), None));
+        assert_eq!((owner(any, DEFAULT_ADDRESS), owner(any, "127.0.0.1:9091".parse().unwrap())), (Some(7), None));
         let connected = "  1: 0100007F:2382 0100007F:8888 01 0:0 0:0 0 7 0 1";
-        assert_eq!(owner(connected, USUAL), None);
+        assert_eq!(owner(connected, DEFAULT_ADDRESS), None);
         assert!(!Endpoint::Tcp("192.0.2.1:9090".parse().unwrap()).is_own(), "another machine's");
         drop(listener);
         assert!(!Endpoint::Tcp(address).is_own(), "nobody's");
@@ -354,16 +359,16 @@ mod tests {
     fn socket_is_preferred_where_one_listens() {
         let directory = tempfile::tempdir().unwrap();
         let find = || usual([directory.path().to_owned()].into_iter(), TokenSource::Files(Vec::new())).endpoint;
-        assert_eq!(find(), Endpoint::Tcp(USUAL));
+        assert_eq!(find(), Endpoint::Tcp(DEFAULT_ADDRESS));
         let path = directory.path().join("api-9090.sock");
         let listener = UnixListener::bind(&path).unwrap();
         assert_eq!(find(), Endpoint::Unix(path));
         drop(listener);
-        assert_eq!(find(), Endpoint::Tcp(USUAL), "a killed process has left the file");
+        assert_eq!(find(), Endpoint::Tcp(DEFAULT_ADDRESS), "a killed process has left the file");
         assert_eq!(Endpoint::parse("unix:/run/a.sock").unwrap(), Endpoint::Unix("/run/a.sock".into()));
         assert_eq!(Endpoint::parse("/run/a.sock").unwrap(), Endpoint::Unix("/run/a.sock".into()));
-        assert_eq!(Endpoint::parse("http://127.0.0.1:9090/").unwrap(), Endpoint::Tcp(USUAL));
-        assert_eq!(Endpoint::parse("https://127.0.0.1:9090/").unwrap(), Endpoint::Tcp(USUAL));
+        assert_eq!(Endpoint::parse("http://127.0.0.1:9090/").unwrap(), Endpoint::Tcp(DEFAULT_ADDRESS));
+        assert_eq!(Endpoint::parse("https://127.0.0.1:9090/").unwrap(), Endpoint::Tcp(DEFAULT_ADDRESS));
         assert!(Endpoint::parse("http://nowhere").unwrap_err().0.contains("no API address"));
     }
 

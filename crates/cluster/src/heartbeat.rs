@@ -22,7 +22,7 @@ use vireo_ops::sys::policy;
 /// Time without progress after which a thread counts as hung.
 const HANG_TIMEOUT: Duration = Duration::from_secs(1);
 /// Smallest nice value: the highest priority.
-const LEAST_NICE: i32 = -20;
+const MIN_NICE: i32 = -20;
 /// Retry interval of a lost connection.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Time without data from the peer after which a connection is replaced.
@@ -115,7 +115,7 @@ impl HeartbeatHandle {
 /// Raises the priority of the calling thread, as far as permitted.
 fn raise_priority() {
     let Err(real_time) = policy::real_time() else { return };
-    if let Err(nice) = setpriority_process(None, LEAST_NICE) {
+    if let Err(nice) = setpriority_process(None, MIN_NICE) {
         tracing::info!(
             %real_time, %nice,
             "heartbeat thread without priority: under overload this member may be declared dead; grant CAP_SYS_NICE"

@@ -56,7 +56,7 @@ const MAX_UNIDENTIFIED_CONNECTIONS: usize = 64;
 /// connect every 200 ms.
 const LISTENS: vireo_types::Duration = vireo_types::Duration::from_millis(600);
 /// Time for which the loads of hosts must differ before their weights change.
-const PAUSE: vireo_types::Duration = vireo_types::Duration::from_secs(2);
+const REBALANCE_PAUSE: vireo_types::Duration = vireo_types::Duration::from_secs(2);
 /// Maximum number of queued orders.
 const ORDERS: usize = 64;
 /// Maximum time until a standby controller notices that it must end.
@@ -261,7 +261,7 @@ impl ControllerSetup {
             moves: config.moves,
             at_once: config.at_once.into(),
             scaling: config.scaling.as_ref().map(|scaling| scaling.hosts),
-            rebalance: (config.rebalance == Rebalance::Load).then_some(PAUSE),
+            rebalance: (config.rebalance == Rebalance::Load).then_some(REBALANCE_PAUSE),
             silence,
             reconnect_timeout: vireo_types::Duration(silence.0 * u64::from(vireo_cluster::CONTROLLER_SILENCE_FACTOR)),
             listens: LISTENS,

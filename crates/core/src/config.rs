@@ -84,8 +84,8 @@ pub struct NetworkInformation {
     pub time_zone: Option<i8>,
 }
 
-/// Most MMEs of a pool: the numbers of balancers have 4 bits.
-const MMES_OF_POOL: u8 = 16;
+/// Maximum number of MMEs in a pool: the IDs of balancers have 4 bits.
+const MAX_MMES_OF_POOL: u8 = 16;
 
 impl CoreConfig {
     /// Returns the GUAMI of the AMF.
@@ -101,7 +101,7 @@ impl CoreConfig {
 
     /// Returns true if an MME of the pool has the MME Code that maps to this AMF Pointer.
     pub fn is_mme_of_pool(&self, pointer: u8) -> bool {
-        pointer.wrapping_sub(self.amf_pointer) & 0x3f < MMES_OF_POOL
+        pointer.wrapping_sub(self.amf_pointer) & 0x3f < MAX_MMES_OF_POOL
     }
 
     /// Returns the PLMNs that are equivalent to a served one: the other ones, up to the 15 that the

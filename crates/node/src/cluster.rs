@@ -36,12 +36,12 @@ use vireo_types::{DeregistrationCause, Supi};
 use vireo_upf::UpfHandle;
 
 /// Maximum time for which a stopping host waits until other hosts have its UEs.
-const LEAVES_WITHIN: Duration = Duration::from_secs(10);
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time for which a replica may leave copies unacknowledged. It is shorter than the
 /// retention of sent effects and inputs, in case one of the two hosts must be evicted for it.
-const REPLICA_ANSWERS: Duration = Duration::from_secs(2);
+const REPLICA_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Polling interval of a stopping host.
-const LOOKS: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Configuration of a cluster's balancer.
 #[derive(Debug)]
@@ -591,7 +591,7 @@ impl HostNode {
         // C.1.1.2).
         config.udm.ind = (welcome.part.0 % 32) as u8;
         let silence = Duration::from_millis(welcome.heartbeat.0.into()) * welcome.heartbeat.1;
-        let patience = (silence * 2).min(REPLICA_ANSWERS);
+        let patience = (silence * 2).min(REPLICA_ANSWER_TIMEOUT);
         let (replicator, copier) =
             replicator::replicator(welcome.host, patience, (listener, security), Arc::clone(&metrics))?;
         let watch = replicator.watch();
@@ -677,14 +677,14 @@ impl HostNode {
     pub fn stop(self) -> Result<(), LinkError> {
         let ended = self.ended.has_ended();
         let _ = self.inputs.send_urgent(Input::Leave);
-        let until = Instant::now() + LEAVES_WITHIN;
+        let until = Instant::now() + LEAVE_TIMEOUT;
         while !self.has_failed() && Instant::now() < until {
-            std::thread::sleep(LOOKS);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let _ = self.inputs.send_urgent(Input::Stop);
-        let until = Instant::now() + LEAVES_WITHIN;
+        let until = Instant::now() + LEAVE_TIMEOUT;
         while !self.threads.has_host_ended() && Instant::now() < until {
-            std::thread::sleep(LOOKS);
+            std::thread::sleep(POLL_INTERVAL);
         }
         // A thread that still runs ends with the process: the balancer has the host's effects, or
         // they are executed again.

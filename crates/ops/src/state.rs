@@ -142,7 +142,7 @@ pub struct SharedConfig {
 /// URL prefix of shared memory; an absolute path follows.
 const SHARED: &str = "shm://";
 /// Number of records besides those of sessions.
-const BESIDES: u32 = 16;
+const FURTHER_RECORDS: u32 = 16;
 
 impl SharedConfig {
     /// Returns the file of a configuration, with room for two sessions of each UE. Returns `None`
@@ -161,8 +161,8 @@ impl SharedConfig {
     /// Returns [`ShmError`] if the file cannot be opened.
     pub fn open(&self, function: &str) -> Result<ShmRecords, ShmError> {
         let path = self.directory.join(format!("{}-{function}", self.key));
-        let records = ShmRecords::open(&path, self.records.saturating_add(BESIDES), LIFE)?;
-        if let Some(less) = less_room(records.room().saturating_sub(BESIDES), self.records) {
+        let records = ShmRecords::open(&path, self.records.saturating_add(FURTHER_RECORDS), LIFE)?;
+        if let Some(less) = less_room(records.room().saturating_sub(FURTHER_RECORDS), self.records) {
             tracing::warn!("{}: {less}", path.display());
         }
         Ok(records)
@@ -236,7 +236,7 @@ mod tests {
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let config =
             |records| SharedConfig { directory: directory.path().into(), key: "x".into(), sealing: None, records };
-        let room = |records| config(records).open("smf").unwrap().room().saturating_sub(BESIDES);
+        let room = |records| config(records).open("smf").unwrap().room().saturating_sub(FURTHER_RECORDS);
         assert_eq!((room(100), room(200), room(50)), (100, 100, 100), "it keeps its size");
         let warning = less_room(room(200), 200).expect("a warning");
         assert!(warning.contains("for 100 sessions, and 200") && warning.contains("remove the file"), "{warning}");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// Maximum bytes of a key file: 64 digits and some white space.
-const LONGEST: u64 = 256;
+const MAX_KEY_FILE_BYTES: u64 = 256;
 
 /// Sources of a sealing key: the environment first, then the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ fn read(path: &Path) -> Result<Option<SealingKey>, KeyFileError> {
     }
     let mut text = Zeroizing::new(String::new());
     let malformed = || KeyFileError::Malformed { origin: path.display().to_string() };
-    file.take(LONGEST).read_to_string(&mut text).map_err(|_| malformed())?;
+    file.take(MAX_KEY_FILE_BYTES).read_to_string(&mut text).map_err(|_| malformed())?;
     parse(&text).map(Some).ok_or_else(malformed)
 }
 

@@ -46,9 +46,9 @@ use vireo_types::{Duration, Instant, Ltmsi, Seid, Supi};
 use vireo_wire::pfcp::{self, MessageType};
 
 /// Maximum of SM contexts.
-const CONTEXTS: usize = 4_000_000;
+const MAX_CONTEXTS: usize = 4_000_000;
 /// Maximum of queued transactions of one SM context.
-const BEHIND: usize = 32;
+const MAX_QUEUED_TRANSACTIONS: usize = 32;
 /// Interval after which an unchanged record is committed again, so that it does not expire.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(LIFE.as_secs() / 3);
 
@@ -431,7 +431,7 @@ impl Sessions {
         if let SessionBackend::Database(stored) = &mut self.backend
             && let Some(lane) = stored.lanes.get_mut(&ltmsi)
         {
-            if lane.behind.len() < BEHIND {
+            if lane.behind.len() < MAX_QUEUED_TRANSACTIONS {
                 return lane.behind.push_back(task);
             }
             tracing::warn!("too many requests wait for an SM context; check the latency of state.database");

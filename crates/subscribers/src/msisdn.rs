@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Digits that `Display` shows.
-const SHOWN: usize = 4;
+const SHOWN_DIGITS: usize = 4;
 
 /// MSISDN of a subscriber (TS 23.003 3.3), a GPSI (TS 23.501 5.9.8). `Display` masks all but the
 /// first four digits; [`Msisdn::reveal`] returns all of them.
@@ -36,7 +36,7 @@ impl FromStr for Msisdn {
 
 impl fmt::Display for Msisdn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "msisdn-{}{}", &self.0[..SHOWN], "*".repeat(self.0.len() - SHOWN))
+        write!(f, "msisdn-{}{}", &self.0[..SHOWN_DIGITS], "*".repeat(self.0.len() - SHOWN_DIGITS))
     }
 }
 

@@ -31,7 +31,7 @@ use vireo_store::region::{Buffer, CommitRecord, Slot, Snapshot};
 use vireo_types::{AssocId, Duration, Instant, Ltmsi, RanUeNgapId};
 
 /// Time for which a guest is kept after its last step.
-const KEPT: Duration = Duration::from_secs(1);
+const GUEST_RETENTION: Duration = Duration::from_secs(1);
 /// Maximum number of reports that wait for serving hosts.
 const REPORTS: usize = 4096;
 /// Interval of the search for guests that are not used any more.
@@ -258,7 +258,8 @@ impl Host {
     /// Frees guests that are not used any more, and leaves inputs without a result to the owners.
     fn sweep_guests(&mut self, now: Instant) {
         self.guests.swept = now;
-        let is_over = |guest: &Guest| now.since(guest.used) >= KEPT && self.ues.region.is_idle_and_empty(guest.slot);
+        let is_over =
+            |guest: &Guest| now.since(guest.used) >= GUEST_RETENTION && self.ues.region.is_idle_and_empty(guest.slot);
         let over: Vec<Ltmsi> =
             self.guests.ues.iter().filter(|(_, guest)| is_over(guest)).map(|(ltmsi, _)| *ltmsi).collect();
         for ltmsi in over {

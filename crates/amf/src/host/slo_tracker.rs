@@ -13,7 +13,7 @@ use vireo_types::{Duration, Instant};
 /// Length of a window. Status shows the last complete window and the current one: 5 to 10 s.
 const WINDOW_LENGTH: Duration = Duration::from_secs(5);
 /// Longer latencies count as this value, in microseconds: one minute.
-const LONGEST_US: u64 = 60_000_000;
+const MAX_LATENCY_US: u64 = 60_000_000;
 /// Significant decimal digits of a quantile. A histogram then has 10 kB.
 const DIGITS: u8 = 2;
 
@@ -30,7 +30,7 @@ struct LatencySeries {
 
 impl LatencySeries {
     fn new() -> Option<Self> {
-        let histogram = || Histogram::new_with_bounds(1, LONGEST_US, DIGITS).ok();
+        let histogram = || Histogram::new_with_bounds(1, MAX_LATENCY_US, DIGITS).ok();
         Some(LatencySeries { latencies: [histogram()?, histogram()?], missed: [0; 2], ended: 0, missed_ever: 0 })
     }
 

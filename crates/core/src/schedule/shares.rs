@@ -10,7 +10,7 @@ use vireo_types::Duration;
 const BOOST: f64 = 0.01;
 /// Maximum increase of the priority by violations. It equals the priority of the strictest
 /// objective, so that a late NF leaves time for the others. Beyond it, only another NF helps.
-const MOST_BOOST: f64 = 1.0;
+const MAX_BOOST: f64 = 1.0;
 
 /// Inputs of one NF's share.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +29,7 @@ impl NfDemand {
     /// Returns `P_i`, raised by violations. `least` is the strictest SLO of the active NFs.
     pub fn priority(&self, least: Duration) -> f64 {
         let ratio = least.as_micros().max(1) as f64 / self.slo.as_micros().max(1) as f64;
-        ratio + (f64::from(self.violations) * BOOST).min(MOST_BOOST)
+        ratio + (f64::from(self.violations) * BOOST).min(MAX_BOOST)
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use vireo_sctp::Waker;
 
 /// Maximum time for which a message to a shard may wait: a stopped shard reads none.
-const SENT_WITHIN: Duration = Duration::from_millis(500);
+const SEND_TIMEOUT: Duration = Duration::from_millis(500);
 /// Replies that wait. Each request waits for its reply, or drops it later.
 const REPLIES: usize = 16;
 
@@ -45,7 +45,7 @@ impl ShardLink {
         events: Sender<ShardEvent>,
         waker: Waker,
     ) -> io::Result<Self> {
-        stream.set_write_timeout(Some(SENT_WITHIN))?;
+        stream.set_write_timeout(Some(SEND_TIMEOUT))?;
         let mut incoming = stream.try_clone()?;
         let (sender, replies) = bounded(REPLIES);
         let run = move || {

@@ -16,9 +16,9 @@ use vireo_ops::supervisor::{WorkerInitError, shard_init};
 use vireo_subscribers::Store;
 
 /// Interval of the checks whether the host has failed.
-const CHECKS: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval of the updates of metrics that are not counted by events.
-const UPKEEP: Duration = Duration::from_secs(5);
+const METRICS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A process that its parent has started as a shard.
 #[derive(Debug)]
@@ -76,12 +76,13 @@ impl ShardMember {
     /// Returns an error if the socket fails.
     pub fn serve(&mut self, shard: &Shard, mut reload: impl FnMut(&ConfigText) -> Option<Reload>) -> io::Result<()> {
         message::write(&mut self.stream, &FromShard::Ready { host: shard.node.number() })?;
-        let (timeout, mut upkeep_at) = (Timespec { tv_sec: 0, tv_nsec: CHECKS.subsec_nanos().into() }, Instant::now());
+        let (timeout, mut upkeep_at) =
+            (Timespec { tv_sec: 0, tv_nsec: CHECK_INTERVAL.subsec_nanos().into() }, Instant::now());
         while !shard.node.has_failed() {
             if Instant::now() >= upkeep_at {
                 shard.node.source().upkeep();
                 shard.metrics.upkeep();
-                upkeep_at = Instant::now() + UPKEEP;
+                upkeep_at = Instant::now() + METRICS_INTERVAL;
             }
             let mut fds = [PollFd::new(&self.stream, PollFlags::IN)];
             match poll(&mut fds, Some(&timeout)) {

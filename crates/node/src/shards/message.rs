@@ -15,7 +15,7 @@ use vireo_ops::api::{PoolStatus, Status, StatusFilter, UePage, UeQuery};
 use vireo_types::{DeregistrationCause, Supi};
 
 /// Maximum length of a message in bytes.
-const LONGEST: u32 = 64 << 20;
+const MAX_MESSAGE_BYTES: u32 = 64 << 20;
 
 /// Text of the configuration file with its name. The caller of [`super`] parses it.
 #[derive(Clone, PartialEq, Eq, SerializeDerive, Deserialize)]
@@ -109,7 +109,7 @@ pub(super) fn supi(word: u64) -> Option<Supi> {
 /// Sends a message.
 pub(super) fn write(stream: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
     let octets = postcard::to_stdvec(message).map_err(io::Error::other)?;
-    let length = u32::try_from(octets.len()).ok().filter(|length| *length <= LONGEST);
+    let length = u32::try_from(octets.len()).ok().filter(|length| *length <= MAX_MESSAGE_BYTES);
     let length = length.ok_or_else(|| io::Error::other("a message is too long"))?;
     stream.write_all(&[&length.to_le_bytes()[..], &octets].concat())
 }
@@ -119,7 +119,7 @@ pub(super) fn read<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length);
-    if length > LONGEST {
+    if length > MAX_MESSAGE_BYTES {
         return Err(io::Error::other("a message is too long"));
     }
     let mut octets = vec![0; length as usize];

@@ -18,7 +18,7 @@ use vireo_types::{DeregistrationCause, Supi};
 use vireo_upf::UpfHandle;
 
 /// Maximum time for the answers of all shards.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Position of the shard in the position of a page.
 const SHARD_SHIFT: u32 = 32;
 /// Mask of the position in the shard; all ones = before its first UE.
@@ -53,7 +53,7 @@ impl ShardAnswer {
 impl ShardsSource {
     /// Sends a request to each shard. Returns the replies that arrive in time.
     fn query(&self, request: impl Fn(usize) -> Option<Request>) -> Vec<ShardAnswer> {
-        let deadline = Instant::now() + ANSWERED_WITHIN;
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
         let query = |(number, state): (usize, ShardState)| {
             let link = state.link.as_deref().filter(|_| state.stage == Stage::Serving);
             let reply =

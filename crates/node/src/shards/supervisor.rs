@@ -21,12 +21,12 @@ use vireo_ops::supervisor::{ExitCause, ShardProcess};
 use vireo_sctp::Waker;
 
 /// Maximum time from the start of a shard until it serves.
-const READY_WITHIN: Duration = Duration::from_secs(40);
+const READY_TIMEOUT: Duration = Duration::from_secs(40);
 /// Time before a shard is replaced whose process ended before it served. It doubles each time.
 const FIRST_BACK_OFF: Duration = Duration::from_millis(200);
-const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
+const MAX_BACK_OFF: Duration = Duration::from_secs(10);
 /// Events of all shards that wait.
-const EVENTS: usize = 1024;
+const MAX_QUEUED_EVENTS: usize = 1024;
 
 /// Stage of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl ShardSupervisor {
         let (stop, stopped) = bounded(1);
         let (ready, is_ready) = bounded(1);
         let waker = Waker::new()?;
-        let (event_sender, events) = bounded(EVENTS);
+        let (event_sender, events) = bounded(MAX_QUEUED_EVENTS);
         let mut run = SupervisorThread {
             shards: (0..config.count).map(|_| SupervisedShard::default()).collect(),
             config,
@@ -317,7 +317,7 @@ impl SupervisorThread {
             let ends = states[shard].ends + 1;
             states[shard] = ShardState { pid: 0, stage, host: None, ends, link: None };
             supervised.start_at = Some(Instant::now() + supervised.back_off);
-            supervised.back_off = (supervised.back_off * 2).clamp(FIRST_BACK_OFF, LONGEST_BACK_OFF);
+            supervised.back_off = (supervised.back_off * 2).clamp(FIRST_BACK_OFF, MAX_BACK_OFF);
         }
         Ok(())
     }
@@ -338,7 +338,7 @@ impl SupervisorThread {
                     }
                     running.was_member |= is_member;
                 }
-                None if running.started.elapsed() > READY_WITHIN => running.kill("it did not become ready"),
+                None if running.started.elapsed() > READY_TIMEOUT => running.kill("it did not become ready"),
                 None => {}
             }
         }
@@ -351,7 +351,7 @@ impl SupervisorThread {
                 && let Err(error) = self.launch(shard)
             {
                 tracing::error!(shard, %error, "shard does not start; retrying");
-                self.shards[shard].start_at = Some(now + LONGEST_BACK_OFF);
+                self.shards[shard].start_at = Some(now + MAX_BACK_OFF);
             }
         }
     }

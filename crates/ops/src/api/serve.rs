@@ -29,10 +29,10 @@ const HEADERS: usize = 64;
 /// Size of the read buffer in bytes, which limits the head of a request.
 const HEAD_OCTETS: usize = 16 << 10;
 /// Pause before the next `accept` after an error, for example without free file descriptors.
-const AGAIN: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Further lifetime of a connection whose response is a stream.
-const LONG_LIFE: Duration = Duration::from_secs(3600);
+const STREAM_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// Limits of one listener.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +160,7 @@ where
     let life = async {
         sleep(limits.life).await;
         if long.0.load(Ordering::Relaxed) {
-            sleep(LONG_LIFE).await;
+            sleep(STREAM_LIFETIME).await;
         }
     };
     // Errors of a connection concern only its client.
@@ -208,7 +208,7 @@ impl Connections {
 
 async fn pause(error: &io::Error) {
     tracing::debug!(%error, "the API accepts no connection");
-    sleep(AGAIN).await;
+    sleep(ACCEPT_RETRY_DELAY).await;
 }
 
 #[cfg(test)]

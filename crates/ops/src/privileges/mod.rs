@@ -27,7 +27,7 @@ use std::fs;
 
 /// Difference between the OOM scores of worker and parent: one fifth of the memory of the machine
 /// or cgroup.
-const ABOVE: i32 = 200;
+const OOM_SCORE_DIFFERENCE: i32 = 200;
 /// Highest OOM score adjustment (proc_pid_oom_score_adj(5)).
 const HIGHEST: i32 = 1000;
 /// File of the OOM score adjustment.
@@ -121,7 +121,7 @@ fn empty_bounding_set() -> Result<(), Errno> {
 fn raise_score() -> Result<(), String> {
     let inherited = fs::read_to_string(SCORE).map_err(|error| error.to_string())?;
     let inherited: i32 = inherited.trim().parse().map_err(|_| format!("{SCORE} is not a number ({inherited})"))?;
-    let score = (inherited + ABOVE).min(HIGHEST);
+    let score = (inherited + OOM_SCORE_DIFFERENCE).min(HIGHEST);
     fs::write(SCORE, score.to_string()).map_err(|error| error.to_string())
 }
 

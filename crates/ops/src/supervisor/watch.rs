@@ -18,7 +18,7 @@ const JOIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Time for a worker to exit after SIGTERM, before SIGKILL.
 const TERMINATION_GRACE_TIME: Duration = Duration::from_secs(1);
 /// Multiple of [`SupervisorConfig::stuck_after`] that a runnable worker without CPU has.
-const STARVED: u32 = 10;
+const STARVATION_FACTOR: u32 = 10;
 /// Event id of the command descriptor, which differs from all worker numbers.
 const COMMANDS: u64 = u64::MAX;
 
@@ -324,6 +324,6 @@ pub(super) fn is_lost(
     }
     // A runnable process that got little CPU time is not stuck: other processes are busy.
     let starved = activity.state == State::Runnable && activity.cpu.saturating_sub(since) < config.stuck_after / 4;
-    let patience = if starved { config.stuck_after * STARVED } else { config.stuck_after };
+    let patience = if starved { config.stuck_after * STARVATION_FACTOR } else { config.stuck_after };
     (silent >= patience).then_some(ExitCause::Stuck)
 }

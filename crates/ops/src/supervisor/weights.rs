@@ -10,13 +10,13 @@ use std::fs;
 use std::io;
 
 /// Ratio of the kernel's weights of two consecutive nice values.
-const STEP: f64 = 1.25;
+const NICE_WEIGHT_RATIO: f64 = 1.25;
 /// The lowest nice value.
-const LEAST_NICE: i32 = -20;
+const MIN_NICE: i32 = -20;
 /// `cpu.weight` of the lightest worker: the kernel's default, and thus the host's.
-const USUAL: f64 = 100.0;
+const DEFAULT_CPU_WEIGHT: f64 = 100.0;
 /// Maximum ratio of the heaviest to the lightest worker.
-const MOST: f64 = 20.0;
+const MAX_WEIGHT_RATIO: f64 = 20.0;
 
 /// CPU weights of all workers.
 #[derive(Debug, Default)]
@@ -119,7 +119,7 @@ impl Weights {
     fn apply(&mut self) {
         let least = self.workers.values().map(|w| w.weight).fold(f64::INFINITY, f64::min);
         for (worker, weighed) in &mut self.workers {
-            let times = (weighed.weight / least).min(MOST);
+            let times = (weighed.weight / least).min(MAX_WEIGHT_RATIO);
             let (value, result) = match &mut self.means {
                 Some(WeightMethod::Groups(groups)) => {
                     let value = cpu_weight(times);
@@ -157,13 +157,13 @@ fn be_nice(pid: u32, value: i32) -> io::Result<()> {
 
 /// Returns the nice value for this multiple of the lightest worker's CPU time.
 fn nice(times: f64, own: i32) -> i32 {
-    let steps = times.log(STEP).round() as i32;
-    (own - steps).max(LEAST_NICE)
+    let steps = times.log(NICE_WEIGHT_RATIO).round() as i32;
+    (own - steps).max(MIN_NICE)
 }
 
 /// Returns the cgroup weight for this multiple of the lightest worker's CPU time.
 fn cpu_weight(times: f64) -> u32 {
-    (times * USUAL).round() as u32
+    (times * DEFAULT_CPU_WEIGHT).round() as u32
 }
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn weights_follow_the_kernels_steps() {
         assert_eq!((nice(1.0, 0), nice(1.25, 0), nice(2.0, 0), nice(10.0, 0)), (0, -1, -3, -10));
-        assert_eq!((nice(1.0, -5), nice(2.0, 18), nice(MOST, -19)), (-5, 15, -20));
-        assert_eq!((cpu_weight(1.0), cpu_weight(4.0), cpu_weight(MOST)), (100, 400, 2000));
+        assert_eq!((nice(1.0, -5), nice(2.0, 18), nice(MAX_WEIGHT_RATIO, -19)), (-5, 15, -20));
+        assert_eq!((cpu_weight(1.0), cpu_weight(4.0), cpu_weight(MAX_WEIGHT_RATIO)), (100, 400, 2000));
     }
 }

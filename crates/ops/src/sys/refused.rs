@@ -10,7 +10,7 @@ use std::io;
 pub(crate) const STATUS: libc::c_int = 128 + libc::SIGSYS;
 
 /// Maximum wait for standard error to accept the line, in milliseconds.
-const PATIENCE: libc::c_int = 50;
+const STDERR_TIMEOUT_MS: libc::c_int = 50;
 
 /// Makes every later call that a filter refuses end this process with [`STATUS`].
 ///
@@ -47,7 +47,7 @@ extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c
     let mut poll = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
     // SAFETY: plain calls on local structures and bytes; poll, write and _exit are signal-safe.
     unsafe {
-        if libc::poll(&raw mut poll, 1, PATIENCE) == 1 {
+        if libc::poll(&raw mut poll, 1, STDERR_TIMEOUT_MS) == 1 {
             libc::write(libc::STDERR_FILENO, line.octets.as_ptr().cast(), line.length);
         }
         libc::_exit(STATUS);

@@ -29,7 +29,7 @@ const QUEUE: usize = 8192;
 /// Maximum number of spans of one request to the collector.
 const BATCH: usize = 512;
 /// Maximum time for which a span waits for others.
-const EVERY: Duration = Duration::from_secs(1);
+const MAX_BATCH_DELAY: Duration = Duration::from_secs(1);
 /// Length of the window of a trace, in microseconds.
 const WINDOW_US: u64 = 60_000_000;
 
@@ -188,7 +188,7 @@ async fn export(collector: &HttpPost, instance: &str, queue: &Receiver<ExporterI
             match next {
                 Ok(ExporterInput::Span(span)) => {
                     batch.push(span);
-                    due.get_or_insert_with(|| Monotonic::now() + EVERY);
+                    due.get_or_insert_with(|| Monotonic::now() + MAX_BATCH_DELAY);
                 }
                 Ok(ExporterInput::Flush(done)) => flush = Some(done),
                 Err(RecvTimeoutError::Timeout) => break,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use vireo_types::AssocId;
 
 /// Maximum number of message buffers that an endpoint keeps for reuse.
-const SPARE: usize = 1024;
+const MAX_SPARE_BUFFERS: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -47,7 +47,7 @@ impl Memory {
         let mut state = self.network.lock();
         let Some(node) = state.nodes.get_mut(&self.number) else { return };
         std::mem::swap(&mut node.queue, &mut self.delivering);
-        let room = SPARE.saturating_sub(node.spare.len());
+        let room = MAX_SPARE_BUFFERS.saturating_sub(node.spare.len());
         node.spare.extend(self.used.drain(..).take(room));
         for event in &self.delivering {
             let QueuedEvent::Message { assoc, data, .. } = event else { continue };
@@ -82,7 +82,7 @@ impl Memory {
                 QueuedEvent::Message { assoc, stream, ppid, mut data } => {
                     sink(Event::Message { assoc, stream, ppid, data: &data });
                     data.clear();
-                    if self.used.len() < SPARE {
+                    if self.used.len() < MAX_SPARE_BUFFERS {
                         self.used.push(data);
                     }
                 }

@@ -11,7 +11,7 @@ use vireo_emulator::load::{Arrivals, Pattern, Rng};
 use vireo_types::{Bucket, Duration};
 
 /// Maximum number of UEs whose order of arrival is stored.
-const MOST_ORDERED: u32 = 1 << 20;
+const MAX_ORDERED_UES: u32 = 1 << 20;
 
 /// Procedure that begins.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,7 @@ impl<'a> Traffic<'a> {
             // Those of the first part are for UEs of unknown slice.
             buckets: map.buckets(n + 1).collect(),
             parts: slice.procedures.iter().map(|p| p.part).sum(),
-            order: if is_ordered && slice.ues <= MOST_ORDERED { shuffled(slice.ues, seed) } else { Box::default() },
+            order: if is_ordered && slice.ues <= MAX_ORDERED_UES { shuffled(slice.ues, seed) } else { Box::default() },
         };
         let sources = workload.slices.iter().enumerate().zip(patterns).map(source).collect();
         Ok(Traffic { sources, rng: Rng::new(seed), salt: Rng::new(seed ^ 0x5eed).bits(), speed })

@@ -75,7 +75,7 @@ impl Sessions {
 
     /// Returns an unused SM context number.
     pub(super) fn free_number(&mut self) -> Option<Ltmsi> {
-        if self.index.len() >= CONTEXTS {
+        if self.index.len() >= MAX_CONTEXTS {
             return None;
         }
         loop {

@@ -84,7 +84,7 @@ impl Sessions {
                 self.forget(ltmsi);
                 true
             }
-            None => self.index.len() < CONTEXTS,
+            None => self.index.len() < MAX_CONTEXTS,
         }
     }
 

@@ -20,7 +20,7 @@ use vireo_store::records::{Change, Encoded, Name, RecordStore};
 /// Delay before a failed commit is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Delay before the next deadline of an SM context whose due transaction is too large.
-const LATER: Duration = Duration::from_secs(10);
+const OVERSIZE_DELAY: Duration = Duration::from_secs(10);
 
 /// Storage of SM contexts, and the decoded SM contexts.
 pub(super) struct ShmSessions {
@@ -150,7 +150,7 @@ impl Sessions {
                     if task.reply.is_none() {
                         self.answer(ltmsi, wire::not_stored(&error, false));
                         if self.index.get(&ltmsi).is_some_and(|entry| entry.due.is_none()) {
-                            self.schedule(ltmsi, Some(now + LATER));
+                            self.schedule(ltmsi, Some(now + OVERSIZE_DELAY));
                         }
                     }
                     return self.void(ltmsi, task, outcome, &error, now);
@@ -177,7 +177,7 @@ impl Sessions {
                 let answer = wire::not_stored(&RecordError::Full, matches!(task.turn, SmEvent::Create(_)));
                 self.actions.push(Action::Reply(reply, answer));
             }
-            None if behind.len() < BEHIND => behind.push_back(task),
+            None if behind.len() < MAX_QUEUED_TRANSACTIONS => behind.push_back(task),
             None => tracing::error!("too many requests wait for an SM context: no room for records"),
         }
         None

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 /// Initial back-off after a failure; it doubles with each further failure.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Maximum back-off of a store, after repeated failures.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// Back-off of a record store that has failed.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ impl Backoff {
 
     /// Starts or doubles the back-off: the store has not answered.
     pub(super) fn extend(&mut self) {
-        let pause = self.pause.map_or(FIRST_PAUSE, |(_, pause)| (pause * 2).min(LONGEST_PAUSE));
+        let pause = self.pause.map_or(FIRST_PAUSE, |(_, pause)| (pause * 2).min(MAX_PAUSE));
         self.pause = Some((Instant::now() + pause, pause));
     }
 }

@@ -22,8 +22,9 @@ const FIXED: usize = 16 << 20;
 /// Maximum number of records: the range of LTMSIs, which number the slots.
 const NAMES: u32 = 1 << 28;
 /// Free bytes of the file system that new records leave for the growth of existing ones.
-const SPARE: u64 = 32 << 20;
-/// New records between two checks of the file system. They need less than `SPARE` bytes.
+const GROWTH_RESERVE_BYTES: u64 = 32 << 20;
+/// New records between two checks of the file system. They need less than
+/// [`GROWTH_RESERVE_BYTES`].
 const CHECK_INTERVAL: u32 = 128;
 
 /// A store of records in a file. Clones are handles of the same store.
@@ -280,7 +281,7 @@ impl ShmIndex {
         if self.until_check == 0 || !self.has_room {
             self.until_check = CHECK_INTERVAL;
             self.has_room = match self.store.region().free_around() {
-                Ok(free) => free.is_none_or(|free| free >= SPARE),
+                Ok(free) => free.is_none_or(|free| free >= GROWTH_RESERVE_BYTES),
                 // The file system answered when the region was created.
                 Err(_) => true,
             };

@@ -26,16 +26,16 @@ const PENDING: u32 = 8;
 /// Chunks that are searched for a free buffer before another chunk is claimed.
 const MAX_CHECKED: usize = 8;
 /// Maximum number of buffers of each size that a worker keeps for reuse.
-const KEPT: usize = 256;
+const MAX_SPARE_BUFFERS: usize = 256;
 /// Maximum number of empty chunks of each size that a worker keeps.
-const SPARE: usize = 2;
+const MAX_EMPTY_CHUNKS: usize = 2;
 /// Chunks that are searched for one without an owner before a fresh one is claimed.
 ///
 /// Abandoned chunks are reused, but in a large region the search must not cost more than the
 /// memory.
 const ORPHANS_SEARCHED: usize = 1024;
 /// Owner in the metadata of a chunk that no worker owns.
-const NOBODY: u64 = 0xff;
+const NO_OWNER: u64 = 0xff;
 
 /// One use of a buffer: its number and generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -271,7 +271,7 @@ impl Region {
     /// Releases a worker's chunk, so that any worker may claim it.
     pub(super) fn disown_chunk(&self, chunk: usize) {
         let meta = self.word(self.meta(chunk));
-        meta.store(meta.load(Ordering::Relaxed) & 0xff | NOBODY << 8, Ordering::Release);
+        meta.store(meta.load(Ordering::Relaxed) & 0xff | NO_OWNER << 8, Ordering::Release);
     }
 
     /// Returns the number of allocated buffers of the region, and the bytes of all claimed chunks.
@@ -340,7 +340,7 @@ impl Arena {
     fn try_claim(&self, region: &Region, worker: u8, class: usize, chunk: usize, fresh: bool) -> bool {
         let meta = region.word(region.meta(chunk));
         let now = meta.load(Ordering::Acquire);
-        let orphan = now == (class as u64 + 1) | NOBODY << 8;
+        let orphan = now == (class as u64 + 1) | NO_OWNER << 8;
         let room = now == 0 && fresh || orphan && region.free_place(chunk, class).is_some();
         let mine = (class as u64 + 1) | u64::from(worker) << 8;
         room && meta.compare_exchange(now, mine, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -357,7 +357,7 @@ impl Arena {
             class.chunks.retain(|chunk| {
                 let free = region.is_free(*chunk as usize);
                 spare += usize::from(free);
-                let leave = free && spare > SPARE;
+                let leave = free && spare > MAX_EMPTY_CHUNKS;
                 if leave {
                     region.disown_chunk(*chunk as usize);
                 }
@@ -371,7 +371,7 @@ impl Arena {
     pub(super) fn free(&mut self, region: &Region, worker: u8, number: u32) {
         let Some(BufferLocation { chunk, class, .. }) = region.locate(number) else { return };
         let spare = &mut self.classes[class].spare;
-        if region.owner_of(chunk) == u64::from(worker) && spare.len() < KEPT {
+        if region.owner_of(chunk) == u64::from(worker) && spare.len() < MAX_SPARE_BUFFERS {
             spare.push(number);
         } else {
             region.free_buffer(number);

@@ -22,7 +22,7 @@ const S_TMSI: usize = 6;
 /// it.
 const S_ALIASES: [usize; 4] = [8, 9, 10, 11];
 /// Maximum number of aliases of a slot.
-const MOST: usize = S_ALIASES.len() - 1;
+const MAX_ALIASES: usize = S_ALIASES.len() - 1;
 /// Flag of the old own LTMSI of a slot during a rename.
 const RENAMING: u64 = 1 << 32;
 
@@ -204,7 +204,7 @@ impl Region {
             }
             let others = noted.iter().filter(|(_, now)| *now as u32 != 0 && u64::from(*now as u32) != own).count();
             let free = noted.iter().find(|(_, now)| *now == 0 || *now == own);
-            let (word, now) = free.filter(|_| others < MOST).ok_or(InsertError::Aliases)?;
+            let (word, now) = free.filter(|_| others < MAX_ALIASES).ok_or(InsertError::Aliases)?;
             // The slot is written first: every identifier in the index must also be in the slot.
             if word.compare_exchange(*now, value, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 break *word;

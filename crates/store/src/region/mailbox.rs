@@ -16,11 +16,11 @@ const S_MAIL: usize = 2;
 const S_FLIGHT: usize = 3;
 
 /// Maximum number of waiting packets of a UE; a well-behaved UE has a few.
-const MOST: u64 = 64;
+const MAX_PACKETS_PER_UE: u64 = 64;
 /// Packets that [`Region::post_last`] may add beyond that.
 const LAST: u64 = 8;
 /// Maximum length of a list: all posters may pass the limit at the same time.
-const LONGEST: usize = MOST as usize + 256;
+const MAX_LIST: usize = MAX_PACKETS_PER_UE as usize + 256;
 /// Flag that keeps the word of a packet in flight from being 0.
 const FLYING: u64 = 1 << 63;
 
@@ -97,7 +97,7 @@ impl Region {
         // at the end.
         let item = |at: u64| (at != 0).then_some(at);
         let newest = if newest > u64::from(self.packet_count()) { 0 } else { newest };
-        std::iter::successors(item(newest), move |at| item(self.link(*at))).take(LONGEST)
+        std::iter::successors(item(newest), move |at| item(self.link(*at))).take(MAX_LIST)
     }
 
     /// Returns true if a packet waits in a mailbox or is in flight there.
@@ -139,7 +139,7 @@ impl Region {
     ///
     /// Returns an error if too many packets wait. The packet still belongs to the caller.
     pub fn post(&self, worker: &Worker, slot: Slot, packet: Packet, holder: u8) -> Result<Posted, MailboxFull> {
-        self.post_within(MOST, worker, slot, (packet, holder))
+        self.post_within(MAX_PACKETS_PER_UE, worker, slot, (packet, holder))
     }
 
     /// Posts a packet as [`Region::post`] does, even if the mailbox has reached its normal limit.
@@ -150,7 +150,7 @@ impl Region {
     ///
     /// Returns an error if several such events wait. The packet still belongs to the caller.
     pub fn post_last(&self, worker: &Worker, slot: Slot, packet: Packet, holder: u8) -> Result<Posted, MailboxFull> {
-        self.post_within(MOST + LAST, worker, slot, (packet, holder))
+        self.post_within(MAX_PACKETS_PER_UE + LAST, worker, slot, (packet, holder))
     }
 
     fn post_within(
@@ -216,7 +216,7 @@ impl Region {
     /// number.
     fn oldest(&self, mail: MailboxWord) -> Option<Packet> {
         let (length, last) = self.chain(mail.newest).fold((0, 0), |(length, _), at| (length + 1, at));
-        (length < LONGEST).then_some(last).filter(|last| *last != 0).map(|last| self.packet_now(last as u32 - 1))
+        (length < MAX_LIST).then_some(last).filter(|last| *last != 0).map(|last| self.packet_now(last as u32 - 1))
     }
 
     /// Empties a mailbox with a corrupt list; its packets are lost. Only the holder may call this.

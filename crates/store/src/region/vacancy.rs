@@ -16,9 +16,9 @@ use super::{Region, Slot, Worker};
 use vireo_types::Ltmsi;
 
 /// Freed slots that one insertion checks. A slot that a worker still processes is not reused.
-const FREED_LOOKS: usize = 8;
+const MAX_FREED_CHECKED: usize = 8;
 /// Slots that one insertion checks after a round without a free slot.
-const LOOKS: usize = 64;
+const MAX_CHECKED: usize = 64;
 
 impl Region {
     /// Returns the number of slots with a UE, with or without a commit record.
@@ -82,7 +82,7 @@ impl Worker {
 
     /// Takes a free slot for a UE.
     fn occupy(&mut self, ltmsi: Ltmsi) -> Option<u32> {
-        for _ in 0..FREED_LOOKS.min(self.vacant.freed.len()) {
+        for _ in 0..MAX_FREED_CHECKED.min(self.vacant.freed.len()) {
             let slot = self.vacant.freed.pop_front()?;
             if self.try_occupy(slot, ltmsi) {
                 return Some(slot);
@@ -92,7 +92,7 @@ impl Worker {
             }
         }
         let count = self.region.lay.own_slots;
-        for _ in 0..if self.vacant.searched { LOOKS.min(count) } else { count } {
+        for _ in 0..if self.vacant.searched { MAX_CHECKED.min(count) } else { count } {
             let slot = self.vacant.cursor;
             self.vacant.cursor = (slot + 1) % count as u32;
             if self.try_occupy(slot, ltmsi) {

@@ -18,7 +18,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 1_000 } 
 const STATEMENT_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 1_000 } else { 10_000 });
 /// Time after a failed connection in which no other one is tried, so that requests are refused at
 /// once.
-const PAUSE: Duration = Duration::from_millis(500);
+const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// Advisory lock that running cores share and a restore has alone: "vireo" in ASCII.
 const IN_USE: i64 = 0x76_6972_656f;
 
@@ -86,7 +86,7 @@ impl Link {
             match self.connect().await {
                 Ok(connection) => (self.connection, self.pause) = (Some(connection), None),
                 Err(error) => {
-                    self.pause = Some((Instant::now() + PAUSE, error.to_string()));
+                    self.pause = Some((Instant::now() + CONNECT_PAUSE, error.to_string()));
                     return Err(error);
                 }
             }

@@ -17,7 +17,7 @@ use vireo_core::subscription::{AuthenticationError, AuthenticationRequest, DnnSu
 use vireo_types::{Dialect, Instant, Plmn, Supi};
 
 /// Interval of the check for changes by other processes.
-const WATCH: Duration = Duration::from_millis(500);
+const CHANGE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum of requests in one batch.
 const BATCH: usize = 256;
 /// Records in one step of the preload: about 10 ms, for which a request may have to wait.
@@ -89,7 +89,7 @@ struct Database {
 impl Database {
     fn run(mut self, queries: &Receiver<Query>, preload: usize) {
         let mut preload = (preload > 0).then_some((None, preload));
-        let mut next_watch = Watch::now() + WATCH;
+        let mut next_watch = Watch::now() + CHANGE_POLL_INTERVAL;
         let mut batch = Vec::with_capacity(BATCH);
         while !self.shared.stopping.load(Ordering::Relaxed) {
             let wait = match preload {
@@ -106,7 +106,7 @@ impl Database {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if Watch::now() >= next_watch {
-                next_watch = Watch::now() + WATCH;
+                next_watch = Watch::now() + CHANGE_POLL_INTERVAL;
                 let outcome = self.watch();
                 self.report(outcome);
             }

@@ -24,7 +24,7 @@ const SLEEP: Duration = Duration::from_millis(10);
 /// Batching interval of an open loop, in seconds: packets due within it are sent together.
 const TICK: f64 = 500e-6;
 /// Maximum delay in seconds. Packets that are due for longer are skipped.
-const BEHIND: f64 = 0.1;
+const MAX_DELAY_S: f64 = 0.1;
 /// Batches that are received from a cell before the next cell is polled.
 const BATCHES: usize = 4;
 
@@ -130,7 +130,7 @@ impl<'l> Lane<'l> {
             Pace::Rate(rate) => {
                 let all = (now as f64 / 1e9 * rate) as u64 + 1;
                 let mut due = all.saturating_sub(self.due);
-                let most = ((rate * BEHIND) as u64).max(BATCH as u64);
+                let most = ((rate * MAX_DELAY_S) as u64).max(BATCH as u64);
                 if due > most {
                     self.tally.skipped += due - most;
                     self.due += due - most;

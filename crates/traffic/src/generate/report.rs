@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// Upper bound of the recorded latency: one minute, in ns.
-const LONGEST: u64 = 60_000_000_000;
+const MAX_LATENCY_NS: u64 = 60_000_000_000;
 
 /// Packet counts of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -120,7 +120,7 @@ impl ThreadCounters {
             error_indications: 0,
             unrelated: 0,
             seconds: 0.0,
-            latency: Histogram::new_with_bounds(1, LONGEST, 3)?,
+            latency: Histogram::new_with_bounds(1, MAX_LATENCY_NS, 3)?,
         })
     }
 

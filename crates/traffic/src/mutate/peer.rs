@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use vireo_wire::pfcp::*;
 
 /// Time without a response after which the heartbeat at the end of a batch is sent again.
-const AGAIN: Duration = Duration::from_millis(500);
+const HEARTBEAT_RETRY: Duration = Duration::from_millis(500);
 /// Maximum number of stored unanswered messages.
 const UNANSWERED: usize = 4_096;
 
@@ -89,7 +89,7 @@ impl Peer {
         patience: Duration,
     ) -> Result<(), PfcpError> {
         let until = Instant::now() + patience;
-        self.socket.set_read_timeout(Some(AGAIN))?;
+        self.socket.set_read_timeout(Some(HEARTBEAT_RETRY))?;
         while Instant::now() < until {
             let last = self.next();
             // The time stamp is earlier, so it does not indicate a restart.

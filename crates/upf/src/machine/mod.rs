@@ -63,7 +63,7 @@ use vireo_wire::pfcp::*;
 const HOSTS: usize = 64;
 /// Maximum number of fired session timers, and of wheel entries, per call: some tenths of a
 /// millisecond.
-const LOOKS: usize = 128;
+const MAX_FIRED_TIMERS: usize = 128;
 const ENTRIES: usize = 1024;
 /// Maximum number of delayed downlink data reports per call.
 const DELAYED: usize = 256;

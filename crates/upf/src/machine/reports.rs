@@ -1,6 +1,6 @@
 //! Reports of sessions and paths, and the handling of their responses.
 
-use super::{DELAY_MS, DELAYED, ENTRIES, LOOKS, Line, LogLimit, NO_SESSION, Outgoing, Upf, seconds};
+use super::{DELAY_MS, DELAYED, ENTRIES, Line, LogLimit, MAX_FIRED_TIMERS, NO_SESSION, Outgoing, Upf, seconds};
 use crate::machine::settings::Timestamps;
 use crate::machine::tables_access::TablesAccess;
 use crate::machine::timer_wheel::TimerDue;
@@ -225,7 +225,7 @@ impl Upf {
         let sessions = &self.sessions;
         let timer = |seid: u64| sessions.timer(seid);
         let (mut due, mut entries) = (vec![], ENTRIES);
-        while due.len() < LOOKS
+        while due.len() < MAX_FIRED_TIMERS
             && let Some(seid) = self.timers.take(seconds(now), &mut entries, timer)
         {
             due.push(seid);

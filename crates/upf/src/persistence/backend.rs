@@ -26,7 +26,7 @@ use vireo_store::region::LARGEST_RECORD;
 /// Delays until a restarted UPF reads again what control planes have committed for its predecessor.
 const REREAD_DELAYS: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(8), Duration::from_secs(50)];
 /// Interval of checks for a stop during these delays.
-const STEP: Duration = Duration::from_millis(100);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum size in bytes of a record's header in shared memory, plus the overhead of sealing.
 const HEAD: usize = 64 + 64;
 /// Minimum interval of log lines about missing room.
@@ -191,7 +191,7 @@ fn reread_shared(of: &RecordsConfig, stop: &AtomicBool, mut report: impl FnMut(N
             if stop.load(Ordering::SeqCst) {
                 return;
             }
-            std::thread::sleep(STEP);
+            std::thread::sleep(STOP_CHECK_INTERVAL);
         }
         let mut records = match of.open() {
             Ok(records) => records,

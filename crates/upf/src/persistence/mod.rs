@@ -57,7 +57,7 @@ const COLLECTION: &str = "upf";
 /// Record of the UPF's identity and associations.
 const NODE: Name = Name { collection: "upf-node", id: 0 };
 /// Maximum number of queued tasks for one session.
-const BEHIND: usize = 32;
+const MAX_QUEUED_TASKS: usize = 32;
 /// Maximum number of unanswered requests of all control planes.
 const REQUESTS: usize = if cfg!(test) { 1_024 } else { 65_536 };
 /// Time limit to load the record for a request: less than a control plane retransmits.
@@ -420,7 +420,7 @@ impl PersistentUpf {
                     lane.behind.push_back(Task::Changed(more));
                 }
             }
-            Task::Request(request) if lane.behind.len() >= BEHIND => {
+            Task::Request(request) if lane.behind.len() >= MAX_QUEUED_TASKS => {
                 debug!("too many requests wait for a session; see the latency of state.database");
                 self.refuse(on, &request, Cause::CONGESTION);
             }

@@ -41,7 +41,7 @@ use vireo_ops::state::DurableRecords;
 
 /// Maximum number of queued events for the N4 thread. A lost event is raised again by its next
 /// packet.
-const EVENTS: usize = 16_384;
+const MAX_QUEUED_EVENTS: usize = 16_384;
 /// Maximum number of events per iteration.
 const EVENTS_AT_ONCE: usize = 128;
 /// Maximum number of batches of PFCP messages before events are handled.
@@ -268,7 +268,7 @@ fn start_over(
         _ => UpfError::N4 { address: n4, source },
     })?;
     let n4 = socket.local_addr()?;
-    let (events_in, events) = bounded(EVENTS);
+    let (events_in, events) = bounded(MAX_QUEUED_EVENTS);
     let (stop, wake) = (Waker::new()?, Waker::new()?);
     let poller = Poller::new()?;
     poller.add(socket.as_fd(), SOCKET)?;

@@ -22,7 +22,7 @@ const RATE: f64 = 100.0;
 /// Longest wait for a packet.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest duration of a campaign.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
 /// QoS flow identifier of all packets.
 const QFI: u8 = 9;
 
@@ -201,7 +201,7 @@ impl Args {
             seed: self.seed,
             count: self.count,
         };
-        let load = Load { pace: Pace::Rate(RATE), duration: Some(LONGEST), packets: None, ..load.clone() };
+        let load = Load { pace: Pace::Rate(RATE), duration: Some(MAX_DURATION), packets: None, ..load.clone() };
         let over = AtomicBool::new(false);
         let mut memory =
             self.pid.map(|pid| resident(pid).map(|kib| Memory { before: kib, ..Memory::default() })).transpose()?;

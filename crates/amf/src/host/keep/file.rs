@@ -18,7 +18,7 @@ const MAX_STORE_DELAY: Duration = Duration::from_millis(50);
 /// Maximum number of contexts stored per call.
 const AT_ONCE: usize = 256;
 /// Maximum time to wait for the file while a killed process that owns it has not quite ended.
-const TAKEN_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
+const OPEN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
 /// Version of the file's layout: grows with every change of the meaning of its words.
 const FORM: u64 = 1;
 
@@ -82,7 +82,7 @@ impl Keep {
     ///
     /// Returns an error if the file cannot be opened and the configuration requires it.
     fn open(config: &KeepFile, ues: u32, core: &CoreConfig) -> Result<Option<(Self, Opened)>, HostError> {
-        let deadline = std::time::Instant::now() + TAKEN_WITHIN;
+        let deadline = std::time::Instant::now() + OPEN_TIMEOUT;
         let opened = loop {
             match ContextFile::open(&config.path, ues, mark(core), config.key.clone()) {
                 Err(ShmError::InUse(_)) if std::time::Instant::now() < deadline => {

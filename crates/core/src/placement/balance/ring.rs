@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 pub const VIRTUAL_NODES: u32 = 160;
 
 /// Maximum number of points per host, whatever its weight.
-const MOST_POINTS: u32 = 64 * VIRTUAL_NODES;
+const MAX_POINTS: u32 = 64 * VIRTUAL_NODES;
 
 /// Host on a ring, with its weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,7 +53,7 @@ impl Ring {
         let mut placed: Vec<WeightedHost> = Vec::new();
         for weighted in hosts {
             // A weight above the range counts as the maximum; NaN or a negative one counts as zero.
-            let nodes = ((f64::from(VIRTUAL_NODES) * weighted.weight).round() as u32).min(MOST_POINTS);
+            let nodes = ((f64::from(VIRTUAL_NODES) * weighted.weight).round() as u32).min(MAX_POINTS);
             placed.extend((nodes > 0).then_some(*weighted));
             points.extend(points_of(weighted.host, salt, nodes).map(|(point, _)| (point, weighted.host)));
         }

@@ -94,7 +94,7 @@ pub const SPARE_CPU: f64 = 0.7;
 const SPARE_SLO: u64 = 2;
 
 /// Fraction of the objective: hosts whose work in progress differs by less count as equal.
-const ALIKE: f64 = 1.0 / 16.0;
+const EQUAL_WORK_FRACTION: f64 = 1.0 / 16.0;
 
 /// Hosts in use, with their Maglev table.
 #[derive(Clone, Debug, Default)]
@@ -257,7 +257,7 @@ fn skewed(
 ) -> Option<HostSelection> {
     let mut viable: Option<(HostId, HostLoad, Duration)> = None;
     let mut least: Option<(HostId, HostLoad, Duration)> = None;
-    let alike = (request.slo.0 as f64 * 1000.0 * ALIKE).max(1.0);
+    let alike = (request.slo.0 as f64 * 1000.0 * EQUAL_WORK_FRACTION).max(1.0);
     let work = |load: &HostLoad| (load.work / alike).floor();
     for host in request.owners.all() {
         let Some(load) = load(host) else { continue };

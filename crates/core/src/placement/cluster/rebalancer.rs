@@ -33,7 +33,7 @@ const QUANTUM: u16 = 2;
 /// step removes.
 const GAINS: [f32; 4] = [0.15, 0.3, 0.5, 0.7];
 /// Maximum factor of one step, and its reciprocal the minimum.
-const MOST_STEP: f32 = 1.25;
+const MAX_STEP_FACTOR: f32 = 1.25;
 /// Spread (highest minus lowest load) up to which no change begins.
 const BEGIN: Threshold = Threshold { relative: 0.1, absolute: 0.05 };
 /// Spread at which changes end.
@@ -45,10 +45,10 @@ const REPORTS: u32 = 2;
 /// Age from which a load report is ignored.
 const MAX_REPORT_AGE: Duration = Duration::from_secs(2);
 /// Fraction of the spread at the last change above which that change has not helped.
-const HELPED: f32 = 0.9;
+const FUTILE_FRACTION: f32 = 0.9;
 /// Maximum number of changes that have not helped that count: the pause is at most 16 times as
 /// long, the gain as small.
-const MOST_FUTILE: u32 = 4;
+const MAX_FUTILE_CHANGES: u32 = 4;
 
 /// Spread up to which loads count as equal.
 struct Threshold {
@@ -228,12 +228,12 @@ impl Rebalancer {
             return None;
         }
         let relative = spread / mean;
-        let has_helped = self.last_spread.is_none_or(|last| relative < HELPED * last);
+        let has_helped = self.last_spread.is_none_or(|last| relative < FUTILE_FRACTION * last);
         if (!has_helped || self.futile > 0) && BEGIN.covers(spread, mean) {
             self.end();
             return None;
         }
-        self.futile = (self.futile + u32::from(!has_helped)).min(MOST_FUTILE);
+        self.futile = (self.futile + u32::from(!has_helped)).min(MAX_FUTILE_CHANGES);
         (self.uneven_since, self.last_spread) = (None, Some(relative));
         Some(Imbalance { loads, mean, spread })
     }
@@ -247,7 +247,7 @@ impl Rebalancer {
     fn next_points(&self, loads: &[(HostId, f32)], mean: f32, gain: f32) -> Points {
         let points = |host: &HostId| f32::from(self.points.get(host).copied().unwrap_or(ONE));
         let step = |(host, cpu): &(HostId, f32)| {
-            let factor = (mean / cpu).powf(gain).clamp(MOST_STEP.recip(), MOST_STEP);
+            let factor = (mean / cpu).powf(gain).clamp(MAX_STEP_FACTOR.recip(), MAX_STEP_FACTOR);
             (*host, points(host) * factor)
         };
         let wanted: Vec<(HostId, f32)> = loads.iter().map(step).collect();

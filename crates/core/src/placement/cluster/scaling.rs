@@ -12,9 +12,9 @@ use vireo_types::{Duration, Instant};
 const MAX_REPORT_AGE: Duration = Duration::from_secs(2);
 /// Factor by which removing a host takes longer than adding one: a missing host costs latency, an
 /// excess one does not.
-const HESITATION: u64 = 3;
+const REMOVAL_DELAY_FACTOR: u64 = 3;
 /// Fraction of the known capacity per host below which busy processors alone do not add a host.
-const NEAR: f32 = 0.9;
+const NEAR_CAPACITY: f32 = 0.9;
 
 /// Settings of the autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -121,7 +121,7 @@ impl Scaler {
         let late = violated || known.iter().all(|(_, load)| load.late);
         let rate: f32 = known.iter().map(|(_, load)| load.rate).sum();
         let each = rate / known.len().max(1) as f32;
-        let busy = sum / known.len().max(1) as f32 > self.settings.high && each >= NEAR * self.carries;
+        let busy = sum / known.len().max(1) as f32 > self.settings.high && each >= NEAR_CAPACITY * self.carries;
         let high = !known.is_empty() && (late || busy);
         let rest = known.len().saturating_sub(1).max(1) as f32;
         let any_late = violated || known.iter().any(|(_, load)| load.late);
@@ -136,8 +136,8 @@ impl Scaler {
         };
         let lasts = self.settings.lasts;
         let out = lasting(&mut self.high, high, lasts) && working.len() < self.settings.most;
-        let fewer =
-            lasting(&mut self.spare, spare, Duration(lasts.0 * HESITATION)) && working.len() > self.settings.least;
+        let fewer = lasting(&mut self.spare, spare, Duration(lasts.0 * REMOVAL_DELAY_FACTOR))
+            && working.len() > self.settings.least;
         let step = match (out, fewer) {
             (true, _) => Some(ScalingDecision::ScaleOut),
             (false, true) => known

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 /// Maximum number of stored messages; beyond it the oldest are dropped. Balancers confirm many
 /// times per second.
-const MOST: usize = 1 << 16;
+const MAX_MESSAGES: usize = 1 << 16;
 
 /// Unconfirmed messages of one connection.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl<M> UnackedQueue<M> {
     pub fn add(&mut self, message: Option<M>) {
         self.count += 1;
         self.messages.extend(message.map(|message| (self.count, message)));
-        if self.messages.len() > MOST {
+        if self.messages.len() > MAX_MESSAGES {
             self.messages.pop_front();
         }
     }

@@ -17,9 +17,9 @@ use vireo_types::{Bucket, Ltmsi};
 
 /// Maximum number of unacknowledged copies. Beyond it a replica receives no more copies, but later
 /// all UEs in their state at that time.
-const BEHIND: u64 = 65_536;
+const MAX_UNACKED_COPIES: u64 = 65_536;
 /// Maximum number of unacknowledged copies at which a replica receives further UEs that it lacks.
-const CATCHES_UP: u64 = 4096;
+const MAX_CATCH_UP_COPIES: u64 = 4096;
 
 /// Acknowledgements received from replicas.
 pub trait ReplicaAcks {
@@ -212,7 +212,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
     /// Returns true if a host has so many unacknowledged copies that it receives only mandatory
     /// ones.
     pub fn is_far_behind(&self, host: HostId, acknowledged: &impl ReplicaAcks) -> bool {
-        self.lag(host, acknowledged) > CATCHES_UP
+        self.lag(host, acknowledged) > MAX_CATCH_UP_COPIES
     }
 
     /// Returns the placement of a bucket, by the map that this host applies to it.
@@ -357,7 +357,7 @@ impl<S: SlotKey, P> BucketOwner<S, P> {
         acknowledged: &impl ReplicaAcks,
         send: &mut impl FnMut(HostId, ReplicaUpdate<'_>),
     ) -> Option<u64> {
-        if self.lag(to, acknowledged) > BEHIND && self.awaiting.is_empty() {
+        if self.lag(to, acknowledged) > MAX_UNACKED_COPIES && self.awaiting.is_empty() {
             // No effects wait for this host, or only this copy would be sent.
             self.replica_versions.entry(to).or_default().clear();
             if !self.lagging.iter().any(|(host, _)| *host == to) {

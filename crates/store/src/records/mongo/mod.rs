@@ -32,7 +32,7 @@ use tokio::runtime::{Builder, Runtime};
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Maximum number of concurrent changes.
-const TOGETHER: usize = 32;
+const MAX_CONCURRENT: usize = 32;
 
 /// Address and options of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -319,7 +319,7 @@ impl RecordStore for MongoRecords {
     /// Sends one request for each change, some of them concurrently.
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
         self.operations.changed(changes);
-        changes.chunks(TOGETHER).flat_map(|part| self.change_together(part)).collect()
+        changes.chunks(MAX_CONCURRENT).flat_map(|part| self.change_together(part)).collect()
     }
 
     fn list_ids(&mut self, collection: &'static str) -> Result<Vec<u64>, RecordError> {

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Maximum pause between two attempts.
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+const MAX_PAUSE: Duration = Duration::from_millis(200);
 /// Interval of slot map requests while a master has too few replicas.
 const REPLICA_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of records whose unconfirmed commit is remembered.
@@ -163,7 +163,7 @@ impl RedisCluster {
                     break;
                 }
                 std::thread::sleep(pause);
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                pause = (pause * 2).min(MAX_PAUSE);
             }
         }
         items.into_iter().map(|item| item.done.unwrap_or(Err(item.reason))).collect()

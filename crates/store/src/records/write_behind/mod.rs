@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// Pause after a failure of the store.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Maximum number of changes that a writer sends in one request.
-const TOGETHER: usize = 32;
+const MAX_BATCH: usize = 32;
 
 /// Limits of a writer pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +173,7 @@ impl Shared {
     fn write(&self, store: &mut dyn RecordStore) {
         let mut state = self.lock();
         loop {
-            let together = state.ready.len().div_ceil(self.writers).min(TOGETHER);
+            let together = state.ready.len().div_ceil(self.writers).min(MAX_BATCH);
             let names: Vec<Name> = state.ready.drain(..together).collect();
             if names.is_empty() {
                 if state.stopping && state.waiting == 0 {

@@ -20,7 +20,7 @@ const FORMAT: u8 = 1;
 /// - the identity (a Node ID has up to 255 bytes, plus an address),
 /// - the allocations for a PDR,
 /// - the measurement of a URR.
-const WHOSE: usize = 320;
+const FIXED_GROWTH_OCTETS: usize = 320;
 const CHOSEN: usize = 64;
 const COUNTED: usize = 256;
 /// Maximum size in bytes of the stored response: the response itself, a Created PDR, a Usage
@@ -111,7 +111,7 @@ impl Session {
     pub(crate) fn check_record_size(&self, rules: &Rules, settings: &Settings) -> Result<usize, Refused> {
         let Some(most) = settings.record_octets else { return Ok(0) };
         let octets = postcard::to_stdvec(&self.written(rules, None)).map_or(usize::MAX, |octets| octets.len());
-        match octets.saturating_add(WHOSE + growth(rules)) <= most {
+        match octets.saturating_add(FIXED_GROWTH_OCTETS + growth(rules)) <= most {
             true => Ok(octets),
             false => Err(Refused::cause(Cause::NO_RESOURCES)),
         }
@@ -128,7 +128,7 @@ impl Session {
         settings: &Settings,
     ) -> Result<(), Refused> {
         let Some(room) = &settings.room else { return Ok(()) };
-        let whose = if request.node_id.is_some() || request.cp_f_seid.is_some() { WHOSE } else { 0 };
+        let whose = if request.node_id.is_some() || request.cp_f_seid.is_some() { FIXED_GROWTH_OCTETS } else { 0 };
         let reports = (rules.urrs.len() + request.remove_urrs.len()) * REPORT;
         let octets = octets + whose + growth(rules) + ANSWER + chosen(rules) * CREATED + reports;
         // The response is left out if it does not fit.

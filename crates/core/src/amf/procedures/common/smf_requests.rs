@@ -61,7 +61,7 @@ pub fn next(ctx: &mut StepContext<'_, '_>, number: SessionNumber) {
 
 /// Maximum number of updates that wait for a session's reference. RAN and UE respond to the first
 /// transfer before they send others.
-const EARLY: usize = 4;
+const MAX_EARLY_UPDATES: usize = 4;
 
 /// Sends the SMF an update of a session, or queues it until the session has a reference. Returns
 /// false if there is no such session, the queue is full, or the content is too large.
@@ -73,7 +73,7 @@ pub fn update(ctx: &mut StepContext<'_, '_>, psi: u8, update: SmfUpdateRequest) 
     let Some(session) = ctx.ue.remote_sessions.by_psi(psi) else { return false };
     match (session.number, session.reference.clone()) {
         (number, Some(reference)) => return send(ctx, number, SmfRequest::Update { reference, update }),
-        (_, None) if session.early.len() < EARLY => session.early.push(update),
+        (_, None) if session.early.len() < MAX_EARLY_UPDATES => session.early.push(update),
         (_, None) => return false,
     }
     true
