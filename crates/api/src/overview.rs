@@ -1,6 +1,6 @@
 //! The core in one answer, and the requests for it.
 
-use crate::page::MOST;
+use crate::page::MAX_LIMIT;
 use serde::Serialize;
 use utoipa::ToSchema;
 use vireo_ops::api::{GnbStatus, LatencyStatus, Status, StatusFilter, StatusSource, UpfStatus};
@@ -119,7 +119,7 @@ pub(crate) fn without_lists() -> StatusFilter {
 pub(crate) fn all_ran_nodes(source: &dyn StatusSource) -> Option<Vec<GnbStatus>> {
     let mut nodes = Vec::new();
     loop {
-        let filter = StatusFilter { offset: nodes.len(), limit: MOST, ues: false, ..StatusFilter::default() };
+        let filter = StatusFilter { offset: nodes.len(), limit: MAX_LIMIT, ues: false, ..StatusFilter::default() };
         let page = source.status(&filter)?;
         let (count, total) = (page.gnbs.len(), page.counts.gnbs);
         nodes.extend(page.gnbs);

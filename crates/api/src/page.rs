@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 /// Items of a page if the request has no limit.
 const DEFAULT_LIMIT: usize = 100;
 /// Maximum of items of a page.
-pub(crate) const MOST: usize = 1000;
+pub(crate) const MAX_LIMIT: usize = 1000;
 /// Maximum length of a cursor in characters.
 const CURSOR: usize = 256;
 
@@ -68,8 +68,8 @@ impl PageQuery {
     /// Returns the checked query.
     pub(crate) fn cut(&self, cursors: &Cursors) -> Result<Cut, Problem> {
         let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
-        if limit == 0 || limit > MOST {
-            return Err(Problem::bad_request(format_args!("limit: {limit} is not in 1 to {MOST}")));
+        if limit == 0 || limit > MAX_LIMIT {
+            return Err(Problem::bad_request(format_args!("limit: {limit} is not in 1 to {MAX_LIMIT}")));
         }
         let open = |after: &String| {
             let stale = "after: no cursor of this process; start from the first page";

@@ -3,7 +3,7 @@
 //! One run finds all problems of the file.
 
 use crate::data_network;
-use crate::file::{self, Dnn, File, LONGEST, PacketDriver, SliceId};
+use crate::file::{self, Dnn, File, MAX_TIMER, PacketDriver, SliceId};
 use crate::problems::{Problems, addresses, is_domain, unique};
 use crate::values::{DurationText, Prefix};
 use crate::worker_process::DATA_WORKER;
@@ -365,7 +365,7 @@ fn security(security: &file::Security, problems: &mut Problems) -> SecurityConfi
 
 fn key_lifetime(security: &file::Security, problems: &mut Problems) -> KeyLifetime {
     let (time, nas_count) = (security.key_lifetime.0, security.nas_count_limit);
-    let fits = time == Duration(0) || (Duration::from_secs(1)..=LONGEST).contains(&time);
+    let fits = time == Duration(0) || (Duration::from_secs(1)..=MAX_TIMER).contains(&time);
     problems.check(fits, "core.security.key-lifetime", "0s, or 1s to 310h is allowed");
     let most = KeyLifetime::NAS_COUNT;
     let fits = (100..=most).contains(&nas_count);
@@ -386,7 +386,7 @@ fn timers(t: &file::Timers, problems: &mut Problems) -> Timers {
     };
     let (tick, hour) = (Duration::from_millis(100), Duration::from_secs(3600));
     let timers = Timers {
-        t3512: span("t3512", t.t3512, Duration(0), LONGEST),
+        t3512: span("t3512", t.t3512, Duration(0), MAX_TIMER),
         t3550: span("t3550", t.t3550, tick, hour),
         t3560: span("t3560", t.t3560, tick, hour),
         t3570: span("t3570", t.t3570, tick, hour),
@@ -395,7 +395,7 @@ fn timers(t: &file::Timers, problems: &mut Problems) -> Timers {
         t3592: span("t3592", t.t3592, tick, hour),
         retransmissions: t.retransmissions,
         ran_response: span("ran-response", t.ran_response, tick, hour),
-        implicit_deregistration: span("implicit-deregistration", t.implicit_deregistration, Duration(0), LONGEST),
+        implicit_deregistration: span("implicit-deregistration", t.implicit_deregistration, Duration(0), MAX_TIMER),
         t3402: t.t3402.0,
         t3447: t.t3447.0,
         ..Timers::default()

@@ -252,8 +252,8 @@ fn scaling(file: &File, problems: &mut Problems) -> Option<ScalingConfig> {
 
 fn replication(file: &File, problems: &mut Problems) -> ReplicationConfig {
     let file::Replication { mode, replicas, ack } = file.replication;
-    const MOST: usize = ReplicationConfig::MOST;
-    problems.check(replicas <= MOST, "replication.replicas", format_args!("0 to {MOST} is allowed"));
+    const MAX_REPLICAS: usize = ReplicationConfig::MAX_REPLICAS;
+    problems.check(replicas <= MAX_REPLICAS, "replication.replicas", format_args!("0 to {MAX_REPLICAS} is allowed"));
     let shared = file.state.mode().location == StateLocation::Shm;
     problems.check(
         mode == file::Mode::None || shared,

@@ -300,7 +300,7 @@ fn never() -> DurationText {
 }
 
 fn most_replicas() -> usize {
-    ReplicationConfig::MOST
+    ReplicationConfig::MAX_REPLICAS
 }
 
 fn no_limit() -> f64 {
@@ -636,4 +636,4 @@ impl Default for Overload {
 }
 
 /// Upper bound of any timer: the largest value of T3512 (TS 24.008 10.5.7.4a: 31 times 320 hours).
-pub(super) const LONGEST: Duration = Duration::from_secs(31 * 320 * 3600);
+pub(super) const MAX_TIMER: Duration = Duration::from_secs(31 * 320 * 3600);

@@ -51,9 +51,9 @@ pub(super) fn slices(
             let guarantee = (0.0..=written.limit).contains(&written.guarantee);
             problems.check(guarantee, &format!("{key}.guarantee"), format_args!("0 to {key}.limit is allowed"));
             slice.guarantee = written.guarantee;
-            const MOST: usize = ReplicationConfig::MOST;
-            let replicas = written.replicas <= MOST;
-            problems.check(replicas, &format!("{key}.replicas"), format_args!("0 to {MOST} is allowed"));
+            const MAX_REPLICAS: usize = ReplicationConfig::MAX_REPLICAS;
+            let replicas = written.replicas <= MAX_REPLICAS;
+            problems.check(replicas, &format!("{key}.replicas"), format_args!("0 to {MAX_REPLICAS} is allowed"));
             slice.replicas = written.replicas;
         }
         slice

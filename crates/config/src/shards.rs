@@ -86,7 +86,7 @@ fn check(file: &File, problems: &mut Problems) {
         "the number of shards (pools.shards) is fixed: only 0 is allowed",
     );
     let file::Replication { mode, replicas, ack } = file.replication;
-    let most = ReplicationConfig::MOST.min(usize::from(file.pools.shards) - 1);
+    let most = ReplicationConfig::MAX_REPLICAS.min(usize::from(file.pools.shards) - 1);
     problems.check(
         mode != file::Mode::Cold && ack != file::Ack::None,
         "replication",

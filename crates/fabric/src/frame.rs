@@ -6,7 +6,7 @@ use vireo_core::postcard_writer;
 
 /// Maximum length of a message in bytes: the largest one is the whole context of a UE with its
 /// effects.
-pub const MOST: usize = 1 << 20;
+pub const MAX_FRAME_BYTES: usize = 1 << 20;
 /// Number of bytes requested per read.
 const READ: usize = 64 << 10;
 const LENGTH: usize = 4;
@@ -15,7 +15,7 @@ const LENGTH: usize = 4;
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// Frame length above the maximum.
-    #[error("a frame of {0} octets, of at most {MOST}")]
+    #[error("frame of {0} bytes; {MAX_FRAME_BYTES} are allowed")]
     Length(usize),
     /// Content that is not a message of this version.
     #[error("a message that does not decode")]
@@ -136,7 +136,7 @@ impl FrameReader {
             return Ok(None);
         };
         let length = u32::from_be_bytes(*length) as usize;
-        if length > MOST {
+        if length > MAX_FRAME_BYTES {
             return Err(FrameError::Length(length));
         }
         if rest.len() < length {
@@ -189,7 +189,7 @@ impl FrameWriter {
             return None;
         }
         let length = self.octets.len() - start - LENGTH;
-        if length > MOST {
+        if length > MAX_FRAME_BYTES {
             tracing::error!(octets = length, "bug: fabric message too long; not sent");
             self.octets.truncate(start);
             return None;
@@ -231,7 +231,7 @@ impl FrameWriter {
         if self.from == self.octets.len() {
             self.octets.clear();
             self.from = 0;
-        } else if self.from > MOST {
+        } else if self.from > MAX_FRAME_BYTES {
             self.octets.drain(..self.from);
             self.from = 0;
         }
@@ -284,6 +284,6 @@ mod tests {
         assert!(matches!(decode::<u8>(&[1, 2]), Err(FrameError::Message)));
         assert!(matches!(decode::<Vec<u8>>(&[9, 1]), Err(FrameError::Message)));
         assert!(matches!(inbox.fill(&mut &[][..]), Err(FrameError::Closed)));
-        assert!(FrameWriter::default().put(&vec![0_u8; MOST + 1]).is_none());
+        assert!(FrameWriter::default().put(&vec![0_u8; MAX_FRAME_BYTES + 1]).is_none());
     }
 }

@@ -435,7 +435,7 @@ impl SliceRuntime {
             slo: [Self::SLO; NF_KINDS],
             limit: 1.0,
             guarantee: 0.0,
-            replicas: ReplicationConfig::MOST,
+            replicas: ReplicationConfig::MAX_REPLICAS,
         }
     }
 }

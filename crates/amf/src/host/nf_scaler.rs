@@ -14,7 +14,7 @@ use super::pools::{NfState, PoolId};
 use super::state::Host;
 use crate::worker::region_layout::{NF_SERVING, RegionLayout};
 use rustc_hash::FxHashMap;
-use state::EVERY;
+use state::SCALING_INTERVAL;
 use std::sync::atomic::Ordering;
 use vireo_cluster::{HostSender, Input};
 use vireo_ops::supervisor::{self, ExitCause, Supervisor, SupervisorConfig, WorkerEvent};
@@ -139,7 +139,7 @@ impl Host {
             self.workers.pools.update_shares(&self.ues.region);
             self.update_overload();
         }
-        if now.since(self.workers.scaler.controlled) < EVERY {
+        if now.since(self.workers.scaler.controlled) < SCALING_INTERVAL {
             return;
         }
         self.workers.scaler.controlled = now;

@@ -14,7 +14,7 @@ use vireo_types::{Instant, Teid};
 use vireo_wire::gtpu::{self, PduSession};
 
 /// Size of a buffer that holds any answer, in octets.
-pub(crate) const LONGEST: usize = gtpu::G_PDU_HEADER + ndp::LONGEST;
+pub(crate) const MAX_ANSWER_OCTETS: usize = gtpu::G_PDU_HEADER + ndp::MAX_MESSAGE_OCTETS;
 
 /// Answer that the UPF owes to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// Maximum number of DNS servers in a router advertisement.
 const DNS_SERVERS: usize = 4;
 /// Longest message that this Rust module writes, in octets.
-pub(crate) const LONGEST: usize = 40 + 16 + 32 + 8 + 8 + 16 * DNS_SERVERS;
+pub(crate) const MAX_MESSAGE_OCTETS: usize = 40 + 16 + 32 + 8 + 8 + 16 * DNS_SERVERS;
 
 const ICMPV6: u8 = 58;
 const ROUTER_SOLICITATION: u8 = 133;
@@ -82,7 +82,7 @@ impl Link {
 }
 
 /// Writes an advertisement of the session's prefix to `destination` (`None` = all nodes) into the
-/// start of `out`. Returns its length. `out` must have at least [`LONGEST`] octets.
+/// start of `out`. Returns its length. `out` must have at least [`MAX_MESSAGE_OCTETS`] octets.
 ///
 /// The prefix is for autoconfiguration and not on the link. Its lifetimes are infinite: it is valid
 /// until the session ends (TS 29.061 11.2.1.3.2).
@@ -183,12 +183,12 @@ mod tests {
 
     #[test]
     fn advertisements_have_valid_checksum_and_length() {
-        let mut out = [0; LONGEST];
+        let mut out = [0; MAX_MESSAGE_OCTETS];
         let dns: Vec<IpAddr> = (1..9).map(|n| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n).into()).collect();
         let link = Link::new(1400, &dns);
         let prefix = Ipv6Addr::new(0x2001, 0xdb8, 0x45, 7, 0, 0, 0, 0);
         let length = router_advertisement(&mut out, None, prefix, &link);
-        assert_eq!(length, LONGEST);
+        assert_eq!(length, MAX_MESSAGE_OCTETS);
         assert_eq!(checksum(ROUTER, ALL_NODES, &out[40..length]), 0);
         assert_eq!(usize::from(out[5]), length - 40);
         let length = neighbor_advertisement(&mut out, ALL_NODES, false);

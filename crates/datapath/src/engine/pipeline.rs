@@ -103,7 +103,7 @@ fn finish_uplink(
                 Answer::ExtensionHeader => stats.drop(DropReason::ExtensionHeader),
                 Answer::Echo { .. } | Answer::Router(..) => {}
             }
-            let mut buffer = [0; answer::LONGEST];
+            let mut buffer = [0; answer::MAX_ANSWER_OCTETS];
             match tables.write_answer(reply, datagram.from, datagram.local, &mut buffer) {
                 None => stats.drop(DropReason::NoTunnel),
                 Some((to, octets)) if output.answer(to, octets) => stats.answers += 1,

@@ -8,7 +8,7 @@ const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const DRIVER_INFO: u32 = 0x03;
 const CHANNELS: u32 = 0x3c;
 /// Size of `struct ethtool_drvinfo` in bytes, the larger of the two structures.
-const LONGEST: usize = 196;
+const MAX_STRUCT_BYTES: usize = 196;
 
 fn query<const WORDS: usize>(name: &str, command: u32) -> Option<[u32; WORDS]> {
     let socket = std::os::unix::net::UnixDatagram::unbound().ok()?;
@@ -28,7 +28,7 @@ fn query<const WORDS: usize>(name: &str, command: u32) -> Option<[u32; WORDS]> {
 
 /// Returns the name of the network driver.
 pub(crate) fn driver(name: &str) -> Option<String> {
-    let words: [u32; LONGEST / 4] = query(name, DRIVER_INFO)?;
+    let words: [u32; MAX_STRUCT_BYTES / 4] = query(name, DRIVER_INFO)?;
     let octets: Vec<u8> = words[1..9].iter().flat_map(|word| word.to_ne_bytes()).take_while(|o| *o != 0).collect();
     String::from_utf8(octets).ok()
 }

@@ -20,7 +20,7 @@ const ROUTE_BODY: usize = 12;
 /// Attempts of a dump that is interrupted by changes.
 const ATTEMPTS: u32 = 8;
 /// Maximum number of addresses, far above the number on real machines.
-const MOST: usize = 1 << 16;
+const MAX_ADDRESSES: usize = 1 << 16;
 
 // Constants of linux/rtnetlink.h and linux/netlink.h.
 const GROUP_IPV4_ADDRESSES: u32 = 0x10;
@@ -81,7 +81,7 @@ pub(crate) fn addresses() -> io::Result<Vec<Network>> {
         let mut body = [0; ROUTE_BODY];
         (body[0], body[4]) = (family as u8, libc::RT_TABLE_LOCAL);
         dump(&netlink, libc::RTM_GETROUTE, &body, &mut |message| found.extend(local_route(message)))?;
-        if found.len() > MOST {
+        if found.len() > MAX_ADDRESSES {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the machine has too many addresses"));
         }
     }

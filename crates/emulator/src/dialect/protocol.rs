@@ -8,7 +8,7 @@ use crate::rat::Rat;
 use vireo_wire::{ngap, s1ap};
 
 /// Largest open type that is split or joined; larger ones are in fragments (X.691 11.9.3.8).
-const LONGEST: usize = 0x3fff;
+const MAX_OPEN_TYPE_OCTETS: usize = 0x3fff;
 
 /// One information element of a PDU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ fn length(octets: &[u8]) -> Option<(usize, &[u8])> {
 fn append(out: &mut Vec<u8>, octets: &[u8]) -> Option<()> {
     match octets.len() {
         short @ 0..0x80 => out.push(short as u8),
-        long @ 0x80..=LONGEST => out.extend_from_slice(&(0x8000 | long as u16).to_be_bytes()),
+        long @ 0x80..=MAX_OPEN_TYPE_OCTETS => out.extend_from_slice(&(0x8000 | long as u16).to_be_bytes()),
         _ => return None,
     }
     out.extend_from_slice(octets);

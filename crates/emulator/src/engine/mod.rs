@@ -186,7 +186,7 @@ pub(crate) fn check(options: &Options) -> Result<(), Error> {
     if options.moves() && options.gnbs < 2 {
         return bad("these UEs go from gNB to gNB: give --gnbs 2 or more");
     }
-    if options.tnl_associations > crate::gnb::MOST_ASSOCIATIONS as u32 {
+    if options.tnl_associations > crate::gnb::MAX_ASSOCIATIONS as u32 {
         return bad("a gNB has at most 32 associations with its AMF: check --tnl-associations");
     }
     if options.drop_association.is_some() && options.tnl_associations < 2 {

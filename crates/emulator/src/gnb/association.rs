@@ -14,7 +14,7 @@ use vireo_wire::ngap::*;
 use vireo_wire::ngap::{build_ngap, build_ngap_ie, extract_ngap_ies};
 
 /// Maximum number of associations of one gNB (TS 38.413 9.2.6.7: maxnoofTNLAssociations).
-pub const MOST_ASSOCIATIONS: usize = 32;
+pub const MAX_ASSOCIATIONS: usize = 32;
 
 /// State of one association.
 #[derive(Clone, Copy, Debug)]

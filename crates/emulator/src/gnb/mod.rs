@@ -12,7 +12,7 @@ mod receive;
 mod request;
 mod resource;
 
-pub use association::MOST_ASSOCIATIONS;
+pub use association::MAX_ASSOCIATIONS;
 pub use protection::UpProtection;
 
 pub use crate::ran::HandoverContext;

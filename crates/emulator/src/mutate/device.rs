@@ -25,7 +25,7 @@ pub(super) fn psi(rat: Rat) -> u8 {
 }
 
 /// Number of NAS messages stored for replay.
-const KEPT: usize = 16;
+const MAX_STORED_MESSAGES: usize = 16;
 /// Maximum number of messages of a UE between two fresh registrations.
 pub(super) const LIFE: u32 = 160;
 
@@ -197,7 +197,7 @@ impl Device {
 
     /// Stores a NAS message for replay.
     pub(super) fn remember(&mut self, nas: &[u8]) {
-        if self.sent.len() >= KEPT {
+        if self.sent.len() >= MAX_STORED_MESSAGES {
             self.sent.pop_front();
         }
         self.sent.push_back(nas.to_vec());

@@ -1,7 +1,7 @@
 //! Mutation of PDUs by information element.
 
 use super::dice::{chance, pick};
-use super::octets::LONGEST;
+use super::octets::MAX_MESSAGE_OCTETS;
 use crate::dialect::{Element, Protocol};
 use crate::load::Rng;
 
@@ -16,7 +16,7 @@ pub(super) fn mutate(protocol: &Protocol, octets: &[u8], donor: &[u8], rng: &mut
         let changed = change(protocol, octets, donor, rng);
         if let Some(changed) = changed
             && changed != octets
-            && changed.len() <= LONGEST
+            && changed.len() <= MAX_MESSAGE_OCTETS
             && (protocol.decodes(&changed) || chance(rng, 4))
         {
             return changed;

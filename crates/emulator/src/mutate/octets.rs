@@ -4,7 +4,7 @@ use super::dice::{chance, pick};
 use crate::load::Rng;
 
 /// Maximum size of a mutated message in octets, well below the SCTP limit.
-pub(super) const LONGEST: usize = 12_000;
+pub(super) const MAX_MESSAGE_OCTETS: usize = 12_000;
 
 /// Changes `octets[from..]` in one way, so that they differ from before. If `from` is the length,
 /// it appends octets.
@@ -45,7 +45,7 @@ pub(super) fn mutate(octets: &mut Vec<u8>, from: usize, rng: &mut Rng) {
             octets[at..end].fill(if same { !value } else { value });
         }
     }
-    octets.truncate(LONGEST);
+    octets.truncate(MAX_MESSAGE_OCTETS);
 }
 
 fn insert(octets: &mut Vec<u8>, at: usize, rng: &mut Rng) {

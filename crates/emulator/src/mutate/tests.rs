@@ -58,7 +58,7 @@ fn mutated_octets_differ_and_are_bounded() {
                 let mut after = before.clone();
                 octets::mutate(&mut after, from, &mut rng);
                 assert_ne!(before, after, "{length} octets from {from}");
-                assert!(after.len() <= octets::LONGEST);
+                assert!(after.len() <= octets::MAX_MESSAGE_OCTETS);
                 let head = from.min(length);
                 assert_eq!(before[..head], after[..head]);
             }

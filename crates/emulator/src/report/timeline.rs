@@ -55,7 +55,7 @@ struct Cell {
 }
 
 /// Maximum number of intervals; procedures due later are ignored.
-const MOST: usize = 1 << 20;
+const MAX_INTERVALS: usize = 1 << 20;
 
 impl Timeline {
     pub(crate) fn new(interval: Duration) -> Self {
@@ -95,7 +95,7 @@ impl Timeline {
 
     fn cell(&mut self, procedure: Procedure, intended_us: u64) -> Option<&mut Cell> {
         let index = (intended_us.checked_sub(self.origin_us)? / self.interval_us) as usize;
-        if index >= MOST {
+        if index >= MAX_INTERVALS {
             return None;
         }
         if self.intervals.len() <= index {

@@ -8,7 +8,7 @@ use vireo_store::region::{DeadWorker, Slot};
 use vireo_types::Instant;
 
 /// Interval of the scaling decisions.
-pub(super) const EVERY: vireo_types::Duration = vireo_types::Duration::from_millis(100);
+pub(super) const SCALING_INTERVAL: vireo_types::Duration = vireo_types::Duration::from_millis(100);
 /// State of the NF scaler.
 #[derive(Debug)]
 pub(in crate::host) struct NfScaler {
@@ -72,7 +72,7 @@ impl NfScaler {
     pub(in crate::host) fn next(&self, now: Instant) -> Duration {
         let idle = Duration::from_millis(500);
         if self.worked {
-            Duration::from(EVERY).saturating_sub(now.since(self.controlled).into()).min(idle)
+            Duration::from(SCALING_INTERVAL).saturating_sub(now.since(self.controlled).into()).min(idle)
         } else {
             idle
         }

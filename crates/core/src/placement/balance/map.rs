@@ -11,8 +11,8 @@ use vireo_types::Bucket;
 /// Number of buckets: 12 bits of an LTMSI.
 pub const BUCKETS: usize = 1 << 12;
 
-/// Maximum number of replicas besides the owner.
-pub const MOST_REPLICAS: usize = 3;
+/// Maximum number of replicas of a bucket: two may be configured, and a migration adds one.
+pub const MAX_PLACED_REPLICAS: usize = 3;
 
 /// Epoch of a cluster's first map.
 pub const FIRST_EPOCH: u64 = 1;
@@ -20,7 +20,7 @@ pub const FIRST_EPOCH: u64 = 1;
 /// Hosts of a bucket: the owner, then the replicas in takeover order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BucketPlacement {
-    hosts: [Option<HostId>; 1 + MOST_REPLICAS],
+    hosts: [Option<HostId>; 1 + MAX_PLACED_REPLICAS],
     /// Replica that is about to become the owner or the first replica.
     pub(super) coming: Option<HostId>,
 }
@@ -72,7 +72,7 @@ impl BucketPlacement {
 pub struct SliceBuckets {
     /// Share of the buckets, relative to a slice of weight 1.
     pub weight: f64,
-    /// Number of replicas of its UEs, at most [`MOST_REPLICAS`].
+    /// Number of replicas of its UEs, at most [`MAX_PLACED_REPLICAS`].
     pub replicas: usize,
     /// Hosts that the slice may use.
     pub hosts: Vec<WeightedHost>,
@@ -97,7 +97,7 @@ impl BucketMap {
             let mut owners = BucketPlacement::default();
             let slice = usize::from(*slice);
             if let (Some(ring), Some(part)) = (rings.get(slice), parts.get(slice)) {
-                let copies = 1 + part.replicas.min(MOST_REPLICAS);
+                let copies = 1 + part.replicas.min(MAX_PLACED_REPLICAS);
                 let slots = owners.hosts.iter_mut().take(copies);
                 slots.zip(ring.copies(bucket, copies)).for_each(|(slot, host)| *slot = Some(host));
             }

@@ -24,7 +24,7 @@
 
 use super::HostId;
 use super::machines::Machines;
-use super::map::{BUCKETS, BucketMap, BucketPlacement, FIRST_EPOCH, MOST_REPLICAS, SliceBuckets};
+use super::map::{BUCKETS, BucketMap, BucketPlacement, FIRST_EPOCH, MAX_PLACED_REPLICAS, SliceBuckets};
 use super::ring::{Ring, WeightedHost, recover_points};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -256,11 +256,11 @@ fn placed(parts: &[SliceBuckets]) -> Vec<BucketPlacement> {
     let ring = Ring::new(hosts(parts), RING);
     let slices = parts.len().max(1);
     // No more than there are hosts: the ring would be searched completely for others.
-    let most = 1 + parts.iter().map(|part| part.replicas.min(MOST_REPLICAS)).max().unwrap_or(0);
+    let most = 1 + parts.iter().map(|part| part.replicas.min(MAX_PLACED_REPLICAS)).max().unwrap_or(0);
     let most = most.min(ring.hosts());
     let columns = (0..BUCKETS.div_ceil(slices) as u64).map(|column| BucketPlacement::new(ring.copies(column, most)));
     let of = |column: BucketPlacement| {
-        parts.iter().map(move |part| match 1 + part.replicas.min(MOST_REPLICAS) {
+        parts.iter().map(move |part| match 1 + part.replicas.min(MAX_PLACED_REPLICAS) {
             copies if copies < most => BucketPlacement::new(column.all().take(copies)),
             _ => column,
         })
@@ -340,10 +340,10 @@ fn prepared(now: BucketPlacement, wanted: BucketPlacement, rules: Rules<'_>) -> 
     // the host that the switch needs.
     let mut others: Vec<HostId> = now.all().skip(2).collect();
     let needed = wanted.all().nth(usize::from(from == to)).filter(|host| missing.first() == Some(host));
-    let room = (MOST_REPLICAS - 1).saturating_sub(others.iter().filter(|host| wanted.has(**host)).count());
+    let room = (MAX_PLACED_REPLICAS - 1).saturating_sub(others.iter().filter(|host| wanted.has(**host)).count());
     missing.truncate(room.max(needed.iter().count()));
     others.sort_by_key(|host| !wanted.has(*host));
-    others.truncate(MOST_REPLICAS - 1 - missing.len());
+    others.truncate(MAX_PLACED_REPLICAS - 1 - missing.len());
     let stay = now.all().enumerate().filter(|(n, host)| *n < 2 || others.contains(host)).map(|(_, host)| host);
     let mut next = BucketPlacement::new(stay.chain(missing.iter().copied()));
     next.coming = coming(next, target(next, wanted, rules));

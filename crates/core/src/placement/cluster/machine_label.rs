@@ -9,12 +9,12 @@ pub struct MachineLabel(String);
 
 /// A text that is no machine label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("1 to {} printable ASCII characters without spaces are allowed", MachineLabel::MOST)]
+#[error("1 to {} printable ASCII characters without spaces are allowed", MachineLabel::MAX_CHARACTERS)]
 pub struct MachineLabelError;
 
 impl MachineLabel {
-    /// Maximum length in characters.
-    pub const MOST: usize = 64;
+    /// Maximum length of a label.
+    pub const MAX_CHARACTERS: usize = 64;
 
     /// Returns the label as text.
     pub fn as_str(&self) -> &str {
@@ -26,7 +26,8 @@ impl TryFrom<String> for MachineLabel {
     type Error = MachineLabelError;
 
     fn try_from(text: String) -> Result<Self, MachineLabelError> {
-        let is_valid = (1..=MachineLabel::MOST).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+        let is_valid =
+            (1..=MachineLabel::MAX_CHARACTERS).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
         if is_valid { Ok(MachineLabel(text)) } else { Err(MachineLabelError) }
     }
 }

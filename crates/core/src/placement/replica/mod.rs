@@ -72,8 +72,8 @@ pub struct ReplicationConfig {
 }
 
 impl ReplicationConfig {
-    /// Maximum number of hosts besides the owner.
-    pub const MOST: usize = 2;
+    /// Maximum of `replicas`.
+    pub const MAX_REPLICAS: usize = 2;
 
     /// Returns the number of replicas per slice, given the number that each slice requests
     /// (`wanted`). Element 0 is for UEs whose slice is not known yet. It is the maximum of all

@@ -133,7 +133,7 @@ impl Xdp {
         let ranges = index::ranges(&pools, LARGEST);
         let records = limits.bounded().max(1);
         let entries = index::entries(&ranges).next_multiple_of(ENTRIES).max(ENTRIES);
-        let cells = (2 * records).clamp(1024, cells::MOST);
+        let cells = (2 * records).clamp(1024, cells::MAX_CELLS);
         let mut constants = KernelConfig::new(&ranges, n3, &indexes, &config.next_hops)?;
         constants.set_tun(netlink::index_of(tun)?);
         constants.set_modules(&config.modules, &interfaces)?;

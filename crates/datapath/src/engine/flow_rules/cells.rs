@@ -11,7 +11,7 @@ pub(crate) type Cell = [AtomicU64; 8];
 
 /// Maximum number of cells, which take 256 MiB. `CELL` of `bpf/entry.h` can address four times as
 /// many.
-pub(crate) const MOST: usize = 1 << 22;
+pub(crate) const MAX_CELLS: usize = 1 << 22;
 
 /// Location of a cell: shared with the kernel program, or private.
 #[derive(Clone, Debug)]

@@ -19,7 +19,7 @@ use std::ops::RangeInclusive;
 use vireo_wire::gtpu::PduSession;
 
 /// `LONGEST_LIST` of `bpf/rules.h`: matches that the program evaluates for a packet.
-const LONGEST: usize = 64;
+const MAX_LIST: usize = 64;
 const METERS: usize = 4;
 const RATES: usize = 2;
 
@@ -139,7 +139,7 @@ fn matches(filter: &Filter, uplink: bool, flows: u64, to: &mut Vec<Match>) {
             let [destination, source] = if uplink { ends } else { [ends[1], ends[0]] };
             let header = [protocol.unwrap_or(0), class, mask];
             to.push(Match { flows, source, destination, header, conditions, spi: *spi });
-            if to.len() > LONGEST {
+            if to.len() > MAX_LIST {
                 return;
             }
         }
@@ -275,7 +275,7 @@ fn list<'a>(
             [] => all.push(Match::any(rule.flows)),
             filters => filters.iter().for_each(|filter| matches(filter, rule.uplink, rule.flows, &mut all)),
         }
-        if all.len() > LONGEST {
+        if all.len() > MAX_LIST {
             return Err(OffloadRefusal::TooComplex);
         }
         numbers.resize(all.len(), actions.len());

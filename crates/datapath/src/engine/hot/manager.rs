@@ -12,7 +12,7 @@ pub(crate) const MOVES_AT_ONCE: usize = 512;
 /// Runs for one round of the clock hand.
 const ROUND: usize = 1_024;
 /// Minimum runs that a user keeps its slot when another user needs it.
-const KEPT: u32 = 128;
+const MIN_RUNS_IN_SLOT: u32 = 128;
 
 /// State of a slot.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,7 +54,9 @@ impl HotManager {
     /// Returns true if the slot has a user without new packets for a while.
     pub(crate) fn is_idle(&self, hot: &HotTable, slot: usize) -> bool {
         let HotSlot { occupied, run, packets } = self.slots[slot];
-        occupied && self.run.wrapping_sub(run) >= KEPT && hot.records[slot].state.volume().packets == packets
+        occupied
+            && self.run.wrapping_sub(run) >= MIN_RUNS_IN_SLOT
+            && hot.records[slot].state.volume().packets == packets
     }
 
     /// Moves the clock hand over some slots.
@@ -63,7 +65,7 @@ impl HotManager {
         let count = self.slots.len().div_ceil(ROUND);
         for slot in self.hand * count..(self.hand + 1) * count {
             let Some(HotSlot { occupied, run, .. }) = self.slots.get(slot).copied() else { return };
-            if !occupied || self.run.wrapping_sub(run) < KEPT {
+            if !occupied || self.run.wrapping_sub(run) < MIN_RUNS_IN_SLOT {
                 continue;
             }
             match self.is_idle(hot, slot) && self.demotions.len() < MOVES_AT_ONCE {

@@ -14,7 +14,7 @@ impl Tables {
         reply: Answer,
         from: SocketAddr,
         local: IpAddr,
-        buffer: &'b mut [u8; answer::LONGEST],
+        buffer: &'b mut [u8; answer::MAX_ANSWER_OCTETS],
     ) -> Option<(SocketAddr, &'b [u8])> {
         // The response returns to the source of the request, the others go to the GTP-U port (TS
         // 29.281 4.4.2).
@@ -39,7 +39,7 @@ impl Tables {
         &self,
         id: DownlinkId,
         destination: Option<Ipv6Addr>,
-        buffer: &'b mut [u8; answer::LONGEST],
+        buffer: &'b mut [u8; answer::MAX_ANSWER_OCTETS],
     ) -> Option<(SocketAddr, &'b [u8])> {
         let prefix = self.downlink_ue(id)?.ipv6_prefix?;
         let link = self.link(prefix)?;
@@ -50,7 +50,7 @@ impl Tables {
     fn wrap_for_tunnel<'b>(
         &self,
         id: DownlinkId,
-        buffer: &'b mut [u8; answer::LONGEST],
+        buffer: &'b mut [u8; answer::MAX_ANSWER_OCTETS],
         length: usize,
     ) -> Option<(SocketAddr, &'b [u8])> {
         let rule = &self.downlink_rule(id)?;

@@ -193,7 +193,7 @@ impl Tables {
 
     /// Returns a router advertisement to the UE of an entry, as a datagram for its tunnel.
     fn advertisement(&self, id: DownlinkId) -> Option<(SocketAddr, Vec<u8>)> {
-        let mut buffer = [0; answer::LONGEST];
+        let mut buffer = [0; answer::MAX_ANSWER_OCTETS];
         let (to, octets) = self.router_advertisement(id, None, &mut buffer)?;
         Some((to, octets.to_vec()))
     }

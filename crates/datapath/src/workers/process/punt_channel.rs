@@ -21,11 +21,11 @@ use std::time::Duration;
 use vireo_types::SessionAddress;
 
 /// Longest packet in octets: the maximum of an IP packet.
-const LONGEST: usize = 65_536;
+const MAX_PACKET_OCTETS: usize = 65_536;
 /// Header words before the packets.
 const HEAD: usize = 8;
 /// Words of a packet: source, destination and contents.
-const ITEM: usize = 8 + LONGEST / 8;
+const ITEM: usize = 8 + MAX_PACKET_OCTETS / 8;
 const WORDS: usize = HEAD + BATCH * ITEM;
 
 const STATE: usize = 0;
@@ -122,7 +122,7 @@ impl PuntChannel {
     pub(crate) fn take(&self, n: usize, room: usize, into: &mut Vec<u8>) -> PuntedPacket {
         let item = self.item(n);
         let word = |at: usize| item.get(at).map_or(0, |word| word.load(Relaxed));
-        let (kind, length) = (word(0), (word(1) as usize).min(LONGEST));
+        let (kind, length) = (word(0), (word(1) as usize).min(MAX_PACKET_OCTETS));
         into.clear();
         into.resize(room, 0);
         let octets = item.iter().skip(8).flat_map(|word| word.load(Relaxed).to_ne_bytes());
@@ -165,7 +165,7 @@ impl PuntSink for PuntChannel {
     /// Worker: writes a packet. The punt handler reads it only after [`PuntChannel::post`].
     fn put(&self, n: usize, packet: PuntedPacket, octets: &[u8]) {
         let mut head = [0_u64; 8];
-        let octets = &octets[..octets.len().min(LONGEST)];
+        let octets = &octets[..octets.len().min(MAX_PACKET_OCTETS)];
         head[1] = octets.len() as u64;
         match packet {
             PuntedPacket::Truncated => {}

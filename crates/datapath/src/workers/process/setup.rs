@@ -25,7 +25,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Descriptors of one message. The kernel permits at most 253.
 const DESCRIPTORS: usize = 128;
 /// Maximum length of one message in bytes.
-const LONGEST: usize = 16 << 10;
+const MAX_MESSAGE_OCTETS: usize = 16 << 10;
 
 /// Part of a [`Pool`] that packets need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,7 +138,7 @@ impl WorkerSetup {
     /// Returns the encoded message.
     pub(crate) fn octets(&self) -> io::Result<Vec<u8>> {
         let octets = postcard::to_stdvec(self).map_err(io::Error::other)?;
-        match octets.len() <= LONGEST {
+        match octets.len() <= MAX_MESSAGE_OCTETS {
             true => Ok(octets),
             false => Err(io::Error::new(io::ErrorKind::InvalidInput, "too many pools and addresses")),
         }
@@ -163,7 +163,7 @@ pub(super) fn send(line: BorrowedFd<'_>, setup: &[u8], files: &[BorrowedFd<'_>])
 
 /// Waits for a setup message. Returns `None` if the sender has closed the connection.
 pub(super) fn receive(line: BorrowedFd<'_>) -> io::Result<Option<(WorkerSetup, Vec<OwnedFd>)>> {
-    let mut octets = vec![0; LONGEST];
+    let mut octets = vec![0; MAX_MESSAGE_OCTETS];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let into = &mut [IoSliceMut::new(&mut octets)];

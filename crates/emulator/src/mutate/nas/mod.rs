@@ -211,7 +211,7 @@ pub(in crate::mutate) fn mutate(nas: &mut Vec<u8>, rat: Rat, rng: &mut Rng) {
         6 => nas.truncate(head + rng.below(nas.len().saturating_sub(head).max(1))),
         _ => octets::mutate(nas, head, rng),
     }
-    nas.truncate(octets::LONGEST / 2);
+    nas.truncate(octets::MAX_MESSAGE_OCTETS / 2);
     if *nas == before {
         octets::mutate(nas, head, rng);
     }
