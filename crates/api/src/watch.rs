@@ -1,6 +1,6 @@
-//! Watcher of the core: rates, alarms and events, by a look once a second.
+//! Watcher of the core: rates, alarms and events, by one poll per second.
 //!
-//! A look costs the core two short answers without lists of UEs.
+//! A poll costs the core two short answers without lists of UEs.
 
 use crate::alarms::conditions::{self, Memory};
 use crate::alarms::webhook::Webhook;
@@ -12,30 +12,30 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 use vireo_ops::api::{PoolStatus, Status};
 
-/// Interval of the looks at the core.
+/// Poll interval of the core.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Looks between two at all RAN nodes, if their number does not change.
-const NODES: u32 = 10;
-/// Looks between two at certificates and disks.
-const MACHINE: u32 = 60;
+/// Polls from one list of all RAN nodes to the next, if their number does not change.
+const POLLS_PER_NODE_LIST: u32 = 10;
+/// Polls from one check of certificates and disks to the next.
+const POLLS_PER_MACHINE_CHECK: u32 = 60;
 
 /// Knowledge of the watcher.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    /// Time of the last look, and procedures since the start of the core.
+    /// Time of the last poll, and procedures since the start of the core.
     procedures: Option<(Instant, u64)>,
     rate: f64,
     /// RAN nodes by ID, with the time from which on they are known.
     nodes: HashMap<String, u64>,
-    /// IDs of the RAN nodes at the last look at them.
+    /// IDs of the RAN nodes when they were last listed.
     present: Vec<String>,
-    /// Hosts with their buckets at the last look.
+    /// Hosts with their buckets at the last poll.
     hosts: BTreeMap<u16, usize>,
     pub(crate) memory: Memory,
     pub(crate) alarms: Alarms,
 }
 
-/// An event that a look has found.
+/// An event that a poll has detected.
 type WatchEvent = (&'static str, serde_json::Value);
 
 impl Watched {
@@ -100,7 +100,7 @@ impl Watched {
         news
     }
 
-    /// Takes a look. Returns events and changed alarms.
+    /// Evaluates a poll. Returns events and changed alarms.
     fn evaluate(&mut self, view: &CoreView, machine: Option<Vec<Condition>>) -> (Vec<WatchEvent>, Vec<Alarm>) {
         self.count(&view.status, Instant::now());
         let mut news = Vec::new();
@@ -118,7 +118,7 @@ impl Watched {
     }
 }
 
-/// A look at the core.
+/// Result of a poll of the core.
 struct CoreView {
     status: Status,
     /// IDs of all RAN nodes; `None` = they are as before.
@@ -137,14 +137,14 @@ pub(crate) async fn run(api: Api) {
         let view = api.core(move |source| {
             let status = source.status(&without_lists())?;
             // A list of very many RAN nodes costs the core milliseconds.
-            let is_due = status.counts.gnbs != known || number.is_multiple_of(NODES);
+            let is_due = status.counts.gnbs != known || number.is_multiple_of(POLLS_PER_NODE_LIST);
             let nodes = if is_due { Some(all_ran_nodes(source)?) } else { None };
             let nodes = nodes.map(|nodes| nodes.into_iter().map(|node| node.id).collect());
             Some(CoreView { nodes, status, pools: source.pools() })
         });
         // Nothing is known while the core does not answer.
         let Ok(Some(view)) = view.await else { continue };
-        let machine = if number.is_multiple_of(MACHINE) { machine(&api).await } else { None };
+        let machine = if number.is_multiple_of(POLLS_PER_MACHINE_CHECK) { machine(&api).await } else { None };
         let (news, alarms) = api.watched(|watched| watched.evaluate(&view, machine));
         for (kind, data) in news {
             api.events().publish(kind, data.to_string());
@@ -165,12 +165,12 @@ pub(crate) async fn run(api: Api) {
 async fn machine(api: &Api) -> Option<Vec<Condition>> {
     let (certificates, directory) =
         (api.management().alarms.certificates.clone(), api.management().state_directory.clone());
-    let look = move || {
+    let check = move || {
         let mut all = conditions::certificates(&certificates, now());
         all.extend(directory.as_deref().and_then(conditions::disk));
         all
     };
-    blocking(look).await.ok()
+    blocking(check).await.ok()
 }
 
 #[cfg(test)]
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn node_is_known_since_its_first_look() {
+    fn node_is_known_since_its_first_poll() {
         let mut watched = Watched::default();
         watched.nodes.insert("99970-1".into(), 7);
         let news = watched.note_nodes(&["99970-1".to_owned(), "99970-2".to_owned()]);

@@ -131,7 +131,7 @@ impl Report {
         Ok(Some(Report { slot }))
     }
 
-    /// Returns the value of [`PLACE`] for the worker process.
+    /// Returns the value of [`SLOT_VARIABLE`] for the worker process.
     pub fn slot(&self) -> u32 {
         self.slot
     }

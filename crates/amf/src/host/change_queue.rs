@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use vireo_types::{Duration, Instant, Supi};
 
-/// Interval of looks at changes.
+/// Interval at which changes are delivered.
 pub(super) const INTERVAL: Duration = Duration::from_millis(10);
-/// Time after which a change is looked at again. A registration or a move of a UE is shorter.
+/// Time after which a change is delivered once more. A registration or a migration of a UE is
+/// shorter.
 pub(super) const REPEAT_DELAY: Duration = Duration::from_secs(10);
 /// Maximum of changes that wait. Beyond it, all UEs are examined instead.
 const MAX_WAITING_CHANGES: usize = 65_536;
@@ -29,7 +30,7 @@ pub(super) struct Examination {
 #[derive(Debug, Default)]
 pub(super) struct SubscriberChanges {
     pub(super) waiting: VecDeque<Change>,
-    /// Changes that are looked at again, with the time.
+    /// Changes that are delivered once more, with the time.
     pub(super) recent: VecDeque<(Instant, Supi)>,
     pub(super) examination: Option<Examination>,
     pub(super) next: Instant,
@@ -57,14 +58,14 @@ impl SubscriberChanges {
         self.examination = Some(Examination { slot: 0, is_repeated });
     }
 
-    /// Looks at recent changes at once: UEs of other hosts have become this host's.
+    /// Delivers recent changes at once: UEs of other hosts have migrated to this one.
     pub(super) fn repeat(&mut self) {
         if self.waiting.is_empty() {
             self.waiting.extend(self.recent.iter().map(|(_, supi)| Change { supi: *supi, is_repeated: false }));
         }
     }
 
-    /// Returns the time of the next look, if there is anything to look at.
+    /// Returns the time of the next delivery, if there is anything to deliver.
     pub(super) fn due(&self) -> Option<Instant> {
         match self.waiting.is_empty() && self.examination.is_none() {
             true => self.recent.front().map(|(at, _)| (*at).max(self.next)),
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn change_is_looked_at_twice() {
+    fn change_is_delivered_twice() {
         let mut changes = SubscriberChanges::default();
         let now = Instant(1_000_000);
         assert_eq!(changes.due(), None);

@@ -16,7 +16,7 @@ use vireo_store::region::Buffer;
 pub(super) const WORKER: u8 = 1;
 /// Maximum number of steps between two batches of waiting inputs.
 const STEPS_BEFORE_INPUTS: usize = BATCH / 8;
-/// Time after which this thread looks at its inputs and heartbeats again, however slow steps are.
+/// Time after which this thread polls its inputs and heartbeats again, however slow steps are.
 const STEPS_TIME: Duration = Duration::from_millis(2);
 /// Number of commands at which this thread runs no more: it may be the one that takes them.
 const MAX_UNSENT_COMMANDS: usize = COMMANDS / 4;

@@ -6,7 +6,7 @@
 //!   No COUNT is used twice.
 //! - The perpetual part changes seldom, and several times in one procedure. After a change the
 //!   encoded context is sealed and stored when the host is idle, at the latest after
-//!   `file::STORED_WITHIN`. If the process ends in between, the stored context is older than its
+//!   `file::MAX_STORE_DELAY`. If the process ends in between, the stored context is older than its
 //!   COUNTs. The next start drops it.
 //! - A restarted core makes all UEs idle, and its UPFs set up their sessions again. RAN nodes are
 //!   served after that ([`back`]).

@@ -2,7 +2,7 @@
 //!
 //! The subscriber service of each host reads the changes of the database. The host with the UE of a
 //! changed subscriber reads the record and delivers it to the UE, as one more event of that UE. The
-//! rate is bounded, so that a large import delays no other event. Each change is looked at twice: a
+//! rate is bounded, so that a large import delays no other event. Each change is delivered twice: a
 //! UE that was registering, or was at another host, has it from the second time on.
 
 use super::change_queue::{Change, Examination, INTERVAL, REPEAT_DELAY};
@@ -16,7 +16,7 @@ use vireo_types::{Instant, Supi};
 
 /// UEs that are served in one interval: 1,000 a second.
 const MAX_UES_PER_INTERVAL: usize = 10;
-/// Changes that one look examines. Most are of subscribers without a UE here.
+/// Changes that are examined per interval. Most are of subscribers without a UE here.
 const MAX_CHANGES_PER_INTERVAL: usize = 1024;
 
 impl Host {

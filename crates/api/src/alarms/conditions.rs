@@ -1,4 +1,4 @@
-//! Conditions of alarms in one look at the core and the machine.
+//! Conditions of alarms in one poll of the core and the machine.
 
 use super::{Condition, Kind, Level, Severity, certificate};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,14 +13,14 @@ const PROCEDURES: u64 = 20;
 const LATE: (f64, f64) = (0.05, 0.02);
 const DAY_SECONDS: u64 = 86_400;
 
-/// What a look compares with.
+/// State of the previous poll, for comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     nodes: BTreeSet<String>,
     /// Hosts that died, and those of them that are forgotten.
     dead: BTreeSet<u16>,
     forgotten: BTreeSet<u16>,
-    /// Ended processes of each shard at the last look.
+    /// Ended processes of each shard at the last poll.
     ends: BTreeMap<u8, u64>,
 }
 
@@ -59,7 +59,7 @@ impl Memory {
     /// Returns the conditions of hosts and shards.
     pub(crate) fn hosts(&mut self, status: &Status) -> Vec<Condition> {
         let mut conditions = Vec::new();
-        // The process that follows the cluster map tells a death from a drain: a look may miss the
+        // The process that follows the cluster map tells a death from a drain: a poll may miss the
         // maps between.
         for host in &status.dead_hosts {
             if self.dead.len() + self.forgotten.len() < MAX_OBJECTS && !self.forgotten.contains(host) {

@@ -1,7 +1,7 @@
 //! Alarms: conditions that an operator must know of, with hysteresis.
 //!
-//! [`conditions`] derives conditions from a look at the core and the machine. An alarm is raised
-//! when its condition is bad in so many looks in a row, and cleared when it is good in so many.
+//! [`conditions`] derives conditions from a poll of the core and the machine. An alarm is raised
+//! when its condition is bad in so many polls in a row, and cleared when it is good in so many.
 
 pub(crate) mod certificate;
 pub(crate) mod conditions;
@@ -36,7 +36,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the looks in a row after which an alarm is raised, and after which it is cleared.
+    /// Returns the polls in a row after which an alarm is raised, and after which it is cleared.
     fn debounce(self) -> (u32, u32) {
         match self {
             Kind::RanNodeLost => (5, 1),
@@ -60,7 +60,7 @@ pub(crate) enum Severity {
     Cleared,
 }
 
-/// State of a condition in one look.
+/// State of a condition in one poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Bad(Severity),
@@ -69,7 +69,7 @@ pub(crate) enum Level {
     Good,
 }
 
-/// A condition in one look.
+/// A condition in one poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) kind: Kind,
@@ -101,9 +101,9 @@ impl Alarm {
     }
 }
 
-/// Row of bad or good looks at one condition.
+/// Numbers of consecutive polls in which one condition was bad or good.
 #[derive(Clone, Copy, Debug, Default)]
-struct Row {
+struct ConditionHistory {
     bad: u32,
     good: u32,
     /// Number of its active alarm.
@@ -114,41 +114,42 @@ struct Row {
 #[derive(Debug, Default)]
 pub(crate) struct Alarms {
     last: u64,
-    rows: BTreeMap<(Kind, String), Row>,
+    histories: BTreeMap<(Kind, String), ConditionHistory>,
     /// By number, the oldest first.
     all: VecDeque<Alarm>,
 }
 
 impl Alarms {
-    /// Takes a look at conditions. Returns the alarms that are raised, changed or cleared by it.
+    /// Evaluates the conditions of a poll. Returns the alarms that are raised, changed or cleared
+    /// by it.
     pub(crate) fn evaluate(&mut self, conditions: Vec<Condition>, at: u64) -> Vec<Alarm> {
         let mut changed = Vec::new();
         for condition in conditions {
             let key = (condition.kind, condition.object.clone());
-            if !self.rows.contains_key(&key) && (condition.level == Level::Good || self.is_full(condition.kind)) {
+            if !self.histories.contains_key(&key) && (condition.level == Level::Good || self.is_full(condition.kind)) {
                 continue;
             }
-            let row = self.rows.entry(key.clone()).or_default();
+            let history = self.histories.entry(key.clone()).or_default();
             let (raise, clear) = condition.kind.debounce();
-            (row.bad, row.good) = match condition.level {
-                Level::Bad(_) => (row.bad.saturating_add(1), 0),
+            (history.bad, history.good) = match condition.level {
+                Level::Bad(_) => (history.bad.saturating_add(1), 0),
                 Level::Between => (0, 0),
-                Level::Good => (0, row.good.saturating_add(1)),
+                Level::Good => (0, history.good.saturating_add(1)),
             };
-            let row = *row;
-            match (condition.level, row.alarm) {
+            let history = *history;
+            match (condition.level, history.alarm) {
                 (Level::Bad(severity), Some(id)) => changed.extend(self.update(id, severity, &condition.detail)),
-                (Level::Bad(severity), None) if row.bad >= raise => {
+                (Level::Bad(severity), None) if history.bad >= raise => {
                     let alarm = self.raise(condition, severity, at);
-                    self.rows.entry(key).or_default().alarm = Some(alarm.id);
+                    self.histories.entry(key).or_default().alarm = Some(alarm.id);
                     changed.push(alarm);
                 }
-                (Level::Good, Some(id)) if row.good >= clear => {
+                (Level::Good, Some(id)) if history.good >= clear => {
                     changed.extend(self.clear(id, at));
-                    self.rows.remove(&key);
+                    self.histories.remove(&key);
                 }
                 (Level::Good, None) => {
-                    self.rows.remove(&key);
+                    self.histories.remove(&key);
                 }
                 _ => {}
             }
@@ -158,7 +159,7 @@ impl Alarms {
 
     /// Returns true if no further object of a kind is watched.
     fn is_full(&self, kind: Kind) -> bool {
-        self.rows.keys().filter(|(known, _)| *known == kind).count() >= OBJECTS
+        self.histories.keys().filter(|(known, _)| *known == kind).count() >= OBJECTS
     }
 
     fn raise(&mut self, condition: Condition, severity: Severity, at: u64) -> Alarm {
@@ -200,7 +201,7 @@ impl Alarms {
             return Some(None);
         }
         let key = (alarm.kind, alarm.object.clone());
-        self.rows.remove(&key);
+        self.histories.remove(&key);
         Some(self.clear(id, at))
     }
 
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn alarm_needs_a_row_of_looks() {
+    fn alarm_needs_consecutive_polls() {
         let (mut alarms, kind) = (Alarms::default(), Kind::PoolExhausted);
         let bad = Level::Bad(Severity::Major);
         for level in [bad, bad, Level::Good, bad, bad, Level::Between, bad, bad] {
@@ -280,6 +281,6 @@ mod tests {
             let (object, level) = (format!("new {n}"), Level::Bad(Severity::Minor));
             alarms.evaluate(vec![Condition { kind: Kind::DiskFull, object, level, detail: String::new() }], 0);
         }
-        assert_eq!(alarms.rows.len(), OBJECTS);
+        assert_eq!(alarms.histories.len(), OBJECTS);
     }
 }

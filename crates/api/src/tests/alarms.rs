@@ -57,7 +57,7 @@ fn exhausted_pool_is_an_alarm_and_an_event() {
     let begun = Instant::now();
     *running.core.pool_used.lock().unwrap() = 1;
     assert_eq!(next(&mut events, "alarm").1["severity"], "cleared");
-    assert!(begun.elapsed() > Duration::from_secs(5), "not at the first good look");
+    assert!(begun.elapsed() > Duration::from_secs(5), "not at the first good poll");
 }
 
 #[test]

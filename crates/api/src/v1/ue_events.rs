@@ -8,9 +8,9 @@ use std::time::Duration;
 use vireo_ops::api::{UePage, UeQuery, UeSelector, UeStatus};
 use vireo_types::Supi;
 
-/// Interval of the looks at the core.
+/// Poll interval of the core.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// UEs with events in one look; changes of further UEs are counted in one event.
+/// UEs with events in one poll; changes of further UEs are counted in one event.
 const UES: usize = 100;
 
 /// Publishes events while there are readers, until the API ends.

@@ -3,7 +3,7 @@
 //! The UPF runs in its own namespaces, its packets on one processor. The baseline is the machine's
 //! best case: the same frames through programs that only move headers.
 //!
-//! The load runs in the kernel (`vireo_traffic::circuit`), so that no generator limits it.
+//! The load runs in the kernel (`vireo_traffic::frame_loop`), so that no generator limits it.
 //! Baselines are measured before and after, and the UPF has real N4 sessions.
 
 pub mod breakdown;

@@ -5,8 +5,8 @@
 //!
 //! Everything is a 64-bit word with a number, so that the mapping address does not matter. A
 //! process commits each change by one compare-and-swap. A process that is killed at any instruction
-//! leaves the old or the new state. [`Region::bury`] and [`Region::reclaim`] recover everything
-//! that it held. The region does not interpret contexts and packets.
+//! leaves the old or the new state. [`Region::declare_dead`] and [`Region::reclaim`] recover
+//! everything that it held. The region does not interpret contexts and packets.
 //!
 //! The host does not trust its workers, which decode input of peers. Whatever the words of the
 //! region contain, no function panics, blocks forever or accesses memory outside of the region. A

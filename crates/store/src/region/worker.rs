@@ -23,8 +23,8 @@ const DEAD: u64 = 2 << 32;
 
 /// Membership of a worker in a region.
 ///
-/// Dropping it leaves the region. After a kill, [`Region::bury`] and [`Region::reclaim`] recover
-/// it.
+/// Dropping it leaves the region. After a kill, [`Region::declare_dead`] and [`Region::reclaim`]
+/// recover it.
 #[derive(Debug)]
 pub struct Worker {
     pub(super) region: Region,

@@ -1,7 +1,7 @@
 //! Migration of users between the workers of slices.
 //!
 //! User state exists once and is never copied: a migration only changes the worker
-//! (`vireo_datapath::Owners`).
+//! (`vireo_datapath::WorkerMap`).
 
 use crate::machine::Upf;
 use crate::machine::slices::USERS_AT_ONCE;

@@ -4,7 +4,7 @@
 //! [`RENEWAL_INTERVAL`]. A starting core takes the record over from a holder that has exited or is
 //! dead:
 //!
-//! - On the same machine it looks the process up.
+//! - On the same machine it looks up the process.
 //! - A holder on another machine is dead after [`DEAD_AFTER`] without a commit.
 //!
 //! A core that finds the record held by a live core exits. A holder that was wrongly declared dead
