@@ -31,7 +31,7 @@ pub use connection::{Connection, RanContext};
 pub use deferred::DeferredSessionMessage;
 pub use mapped::{HandoverKeys, S1_TO_N1_OCTETS};
 pub use paging_info::{DrxCycle, ExtendedDrx, PagingInfo, PowerSaving, RadioCapability};
-pub(crate) use paging_info::{extended_drx_values, hashed_id};
+pub(crate) use paging_info::{extended_drx_values, hashed_id, paging_priority};
 pub use pending::PendingWork;
 pub use remote_sessions::{
     HandoverSmfStage, HandoverSmfState, PendingServiceAccept, PiggybackState, RemoteSession, RemoteSessions,

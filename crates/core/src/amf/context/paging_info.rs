@@ -132,6 +132,25 @@ macro_rules! extended_drx_values {
 }
 pub(crate) use extended_drx_values;
 
+/// Returns the Paging Priority of a level from 1 to 8 in the type of a codec; `None` for other
+/// levels (TS 38.413 9.3.1.78, TS 36.413 9.2.1.78).
+macro_rules! paging_priority {
+    ($level:expr, $Priority:ident) => {{
+        const PRIORITIES: [$Priority; 8] = [
+            $Priority::priolevel1,
+            $Priority::priolevel2,
+            $Priority::priolevel3,
+            $Priority::priolevel4,
+            $Priority::priolevel5,
+            $Priority::priolevel6,
+            $Priority::priolevel7,
+            $Priority::priolevel8,
+        ];
+        usize::from($level).checked_sub(1).and_then(|at| PRIORITIES.into_iter().nth(at))
+    }};
+}
+pub(crate) use paging_priority;
+
 /// Extended DRX (TS 24.008 10.5.5.32), of E-UTRA in wideband mode or of NR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtendedDrx {

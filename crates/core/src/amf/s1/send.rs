@@ -1,7 +1,9 @@
 //! Encoding of UE-associated messages to eNBs.
 
 use super::{cause_to, handover_restrictions, plmn_to};
-use crate::amf::context::{Connection, DrxCycle, ExtendedDrx, Reachability, UeSecurityCapability, extended_drx_values};
+use crate::amf::context::{
+    Connection, DrxCycle, ExtendedDrx, Reachability, UeSecurityCapability, extended_drx_values, paging_priority,
+};
 use crate::amf::n2::{AcceptTransport, Cause, ContextSetup, SessionSetup};
 use crate::smf::{ErabQos, ErabRequest};
 use crate::subscription::Ambr;
@@ -352,7 +354,7 @@ fn try_paging<'a>(
     }
     ies.push(build_s1ap_ie!(Paging, CNDomain(CNDomain::ps))?);
     ies.push(build_s1ap_ie!(Paging, TAIList(TAIList(areas?)))?);
-    if let Some(priority) = priority.and_then(level) {
+    if let Some(priority) = priority.and_then(|level| paging_priority!(level, PagingPriority)) {
         ies.push(build_s1ap_ie!(Paging, PagingPriority(priority))?);
     }
     if let Some(capability) = info.capability_for(Dialect::Eps) {
@@ -363,22 +365,6 @@ fn try_paging<'a>(
     }
     let message = Paging::new(ProtocolIEContainer(ies));
     S1AP_PDU::of_message(&message, Paging::CRITICALITY)
-}
-
-/// Returns Paging Priority (9.2.1.78) of a level from 1 to 8.
-fn level(level: u8) -> Option<PagingPriority> {
-    use PagingPriority as Priority;
-    let all = [
-        Priority::priolevel1,
-        Priority::priolevel2,
-        Priority::priolevel3,
-        Priority::priolevel4,
-        Priority::priolevel5,
-        Priority::priolevel6,
-        Priority::priolevel7,
-        Priority::priolevel8,
-    ];
-    all.into_iter().nth(usize::from(level).checked_sub(1)?)
 }
 
 fn cycle(drx: DrxCycle) -> PagingDRX {

@@ -1,7 +1,7 @@
 //! NGAP message of paging.
 
 use crate::RanNodes;
-use crate::amf::context::Reachability;
+use crate::amf::context::{Reachability, paging_priority};
 use crate::amf::n2::{self, plmn_to, tac_octets};
 use vireo_types::{AssocId, Dialect, Guami, Tai, Tmsi};
 use vireo_wire::ngap::*;
@@ -66,7 +66,7 @@ fn try_paging<'a>(guami: Guami, tmsi: Tmsi, reachability: &Reachability, page: P
         ies.push(build_ngap_ie!(Paging, PagingDRX(n2::paging_drx(drx)))?);
     }
     ies.push(build_ngap_ie!(Paging, TAIListForPaging(areas))?);
-    if let Some(priority) = page.priority.and_then(level) {
+    if let Some(priority) = page.priority.and_then(|level| paging_priority!(level, PagingPriority)) {
         ies.push(build_ngap_ie!(Paging, PagingPriority(priority))?);
     }
     // The octets are those of a RAN node, encoded again.
@@ -85,20 +85,4 @@ fn try_paging<'a>(guami: Guami, tmsi: Tmsi, reachability: &Reachability, page: P
     }
     let message = Paging::new(ProtocolIEContainer(ies));
     NGAP_PDU::of_message(&message, Paging::CRITICALITY)
-}
-
-/// Returns Paging Priority (TS 38.413 9.3.1.78) of a level from 1 to 8.
-fn level(level: u8) -> Option<PagingPriority> {
-    use PagingPriority as Priority;
-    let all = [
-        Priority::priolevel1,
-        Priority::priolevel2,
-        Priority::priolevel3,
-        Priority::priolevel4,
-        Priority::priolevel5,
-        Priority::priolevel6,
-        Priority::priolevel7,
-        Priority::priolevel8,
-    ];
-    all.into_iter().nth(usize::from(level).checked_sub(1)?)
 }
