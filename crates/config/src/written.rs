@@ -17,7 +17,7 @@ impl Written {
         let mut keys = BTreeMap::new();
         // Every value of a file has a TOML form, because it comes from TOML.
         if let Ok(all) = Value::try_from(&file) {
-            enter(&mut keys, "", &all);
+            collect_keys(&mut keys, "", &all);
         }
         for key in &file.subscribers.home_network_key {
             if let Some(private) = &key.private {
@@ -59,14 +59,14 @@ fn digest(secret: &str) -> u64 {
     STATE.get_or_init(RandomState::new).hash_one(secret)
 }
 
-/// Enters a value and its nested values. A list is one value.
-fn enter(keys: &mut BTreeMap<String, String>, path: &str, value: &Value) {
+/// Adds a value and its nested values by key. A list is one value.
+fn collect_keys(keys: &mut BTreeMap<String, String>, path: &str, value: &Value) {
     let Value::Table(table) = value else {
         keys.insert(path.to_owned(), value.to_string());
         return;
     };
     for (key, value) in table {
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        enter(keys, &path, value);
+        collect_keys(keys, &path, value);
     }
 }

@@ -194,7 +194,7 @@ impl ControllerHandle {
         let etcd = Etcd::new(config.etcd.clone(), config.etcd_tls.clone()).map_err(std::io::Error::other)?;
         let leader_store = LeaderStore::start(etcd, name, own, setup.waker.clone())?;
         ControllerHandle::spawn(setup, move |setup| {
-            if let Err(error) = setup.lead_in_turn(leader_store) {
+            if let Err(error) = setup.lead_while_elected(leader_store) {
                 tracing::error!(%error, "the controller ends");
             }
         })
@@ -335,7 +335,7 @@ impl ControllerSetup {
     }
 
     /// Leads whenever the leader store reports leadership, until stopped.
-    fn lead_in_turn(&self, leader_store: LeaderStore) -> std::io::Result<()> {
+    fn lead_while_elected(&self, leader_store: LeaderStore) -> std::io::Result<()> {
         let mut leader_store = Some(leader_store);
         while let Some(store) = leader_store.take().filter(|_| !self.is_stopped()) {
             let record = match store.events.recv_timeout(STOP_POLL_INTERVAL) {
@@ -344,7 +344,7 @@ impl ControllerSetup {
                     leader_store = Some(store);
                     continue;
                 }
-                Err(RecvTimeoutError::Disconnected) => return Err(std::io::Error::other("its keeper has ended")),
+                Err(RecvTimeoutError::Disconnected) => return Err(std::io::Error::other("the leader store has ended")),
             };
             let now = clock();
             tracing::info!(epoch = record.as_ref().and_then(|r| Some(r.map.as_ref()?.epoch())), "controller leads");

@@ -61,5 +61,5 @@ pub use sys::poll::{Poller, Waker};
 pub use sys::udp::{Receiver as UdpReceiver, Sender as UdpSender};
 pub use sys::{BATCH as UDP_BATCH, request_short_time_slices};
 pub use user_plane::{StatsHandle, TablesHandle, UserPlane, UserPlaneConfig};
-pub use workers::process::{ChildProcess, ProcessSpawner, TakeoverStats, WorkError, work};
+pub use workers::process::{ChildProcess, ProcessSpawner, TakeoverStats, WorkError, run_worker};
 pub use workers::slices::SliceWorkers;

@@ -5,7 +5,7 @@
 
 use crate::logging;
 use crate::reload::{self, Function, Reloader};
-use crate::run::{Health, Signals, manage};
+use crate::run::{Health, Signals, configure_management};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ pub(crate) fn balancer(args: &BalancerArgs) -> Result<(), Failure> {
     }
     let hosts = config.cluster.hosts;
     let mut settings = roles::balancer(config, upf.clone());
-    manage(&mut settings.management, &reloader, &signals);
+    configure_management(&mut settings.management, &reloader, &signals);
     let slices = settings.management.slices.clone();
     let node = match take_over {
         true => BalancerNode::take_over(settings, metrics)?,
@@ -122,7 +122,7 @@ pub(crate) fn controller(args: &Args) -> Result<(), Failure> {
     let plmn = plmn.map(ToString::to_string).unwrap_or_default();
     let name = format!("{plmn}-{}-{}-{}", amf.amf_region, amf.amf_set, amf.amf_pointer);
     let mut management = config.management();
-    manage(&mut management, &reloader, &signals);
+    configure_management(&mut management, &reloader, &signals);
     let Config { slices, cluster, api, .. } = config;
     let settings = ControllerConfig { slices, name, cluster, api, management };
     let node = ControllerNode::start(&settings, Arc::new(Metrics::new()))?;
@@ -154,7 +154,7 @@ pub(crate) fn run_host(path: Option<&Path>, mut config: Config, sbi: Option<SbiC
     config.read_home_network_keys()?;
     let store = open(&config.subscribers)?;
     let mut settings = roles::host(config, sbi);
-    manage(&mut settings.management, &reloader, &signals);
+    configure_management(&mut settings.management, &reloader, &signals);
     let slices = settings.management.slices.clone();
     let node = HostNode::start(settings, store, Arc::new(Metrics::new()))?;
     tracing::info!(host = node.number(), api = ?node.api(), "host started");

@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut signals = runtime.block_on(async { Signals::new() })?;
     config.keep_contexts()?;
     let Prepared { mut control, store, metrics, upf } = prepare(config)?;
-    manage(&mut control.management, &reloader, &signals);
+    configure_management(&mut control.management, &reloader, &signals);
     let slices = control.management.slices.clone();
     let control = Control::start(control, store, metrics)?;
     tracing::info!(sctp = control.driver(), api = ?control.api(), "core started");
@@ -100,8 +100,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if failed { Err(Failure("a part of the core has ended by itself; see the log".into())) } else { Ok(()) }
 }
 
-/// Adds what the process itself lets its API manage.
-pub(crate) fn manage(management: &mut Management, reloader: &Reloader, signals: &Signals) {
+/// Sets the commit and the configuration file that the API of this process shows and changes.
+pub(crate) fn configure_management(management: &mut Management, reloader: &Reloader, signals: &Signals) {
     management.commit = COMMIT.to_owned();
     management.configuration = reloader.file(signals.requests());
 }
@@ -121,7 +121,7 @@ pub(crate) fn reload_upf(config: &mut Config, upf: Option<&UpfHandle>) -> bool {
 
 /// Runs this process as a worker of the core that started it.
 pub(crate) fn worker() -> Result<(), Failure> {
-    let kept = privileges::shed();
+    let kept = privileges::drop_all();
     start_log()?;
     ignore_hangup()?;
     kept.log();
@@ -130,7 +130,7 @@ pub(crate) fn worker() -> Result<(), Failure> {
 
 /// Runs this process as a data worker of the user plane that started it.
 pub(crate) fn data_worker() -> Result<(), Failure> {
-    let kept = privileges::shed();
+    let kept = privileges::drop_all();
     start_log()?;
     ignore_hangup()?;
     kept.log();

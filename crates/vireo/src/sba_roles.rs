@@ -6,7 +6,7 @@
 use crate::cluster_roles::{leave_sessions_to_smf, run_host};
 use crate::logging;
 use crate::reload::{self, Function, Reloader};
-use crate::run::{Health, Signals, manage};
+use crate::run::{Health, Signals, configure_management};
 use std::path::PathBuf;
 use std::sync::Arc;
 use vireo_config::roles::{Prepared, prepare};
@@ -62,7 +62,7 @@ pub(crate) fn amf(args: &AmfArgs) -> Result<(), Failure> {
     let sbi = config.sbi.clone();
     let Prepared { mut control, store, metrics, .. } = prepare(config)?;
     control.sbi = Some(sbi.clone());
-    manage(&mut control.management, &reloader, &signals);
+    configure_management(&mut control.management, &reloader, &signals);
     let slices = control.management.slices.clone();
     let control = Control::start(control, store, metrics)?;
     tracing::info!(sctp = control.driver(), api = ?control.api(), sbi = %sbi.own_amf(), smf = %sbi.smf, "AMF started");

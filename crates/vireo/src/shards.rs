@@ -2,7 +2,7 @@
 
 use crate::logging;
 use crate::reload::{self, Function, Reloader};
-use crate::run::{Health, Signals, ignore_hangup, manage, reload_upf};
+use crate::run::{Health, Signals, configure_management, ignore_hangup, reload_upf};
 use std::path::Path;
 use std::sync::Arc;
 use vireo_config::roles::{self, serve_this_core};
@@ -38,7 +38,7 @@ pub(crate) fn run(path: Option<&Path>, mut config: Config, source: Source) -> Re
     };
     let count = shards.count;
     let mut settings = roles::balancer(config, upf.clone());
-    manage(&mut settings.management, &reloader, &signals);
+    configure_management(&mut settings.management, &reloader, &signals);
     let slices = settings.management.slices.clone();
     let core = ShardedCore::start(settings, shards, metrics)?;
     tracing::info!(sctp = core.driver(), api = ?core.api(), shards = count, "core started");
@@ -72,7 +72,7 @@ fn parse(config: &ConfigText) -> Result<Config, Failure> {
 
 /// Runs this process as a shard of the core that started it.
 pub(crate) fn shard() -> Result<(), Failure> {
-    let kept = privileges::shed_punctual();
+    let kept = privileges::drop_all_but_nice();
     let mut member = ShardMember::begin()?;
     let result = serve(&mut member, &kept);
     if let Err(Failure(reason)) = &result {

@@ -32,7 +32,7 @@ pub(crate) trait WorkerEnv {
     /// Adds the counts of the worker, after each round.
     fn flush(&self, stats: &mut Stats);
     /// Announces the maximum number of packets that the worker has received and not released.
-    fn hold(&self, packets: usize);
+    fn announce_packets(&self, packets: usize);
 }
 
 /// Classifies the rest of a batch by the locked tables.

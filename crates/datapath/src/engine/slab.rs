@@ -156,7 +156,7 @@ impl<T> PartitionedSlab<T> {
 
     /// Makes generations equal in all slabs on which this is called.
     #[cfg(test)]
-    pub(crate) fn make_known(&mut self) {
+    pub(crate) fn make_generations_known(&mut self) {
         self.parts.iter_mut().flat_map(|part| &mut part.random).for_each(|random| random.known = true);
     }
 

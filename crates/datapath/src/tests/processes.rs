@@ -77,7 +77,7 @@ impl ChildProcess for Process {
 fn worker_process() {
     set_parent_process_death_signal(Some(Signal::KILL)).expect("set");
     let line = io::stdin().as_fd().try_clone_to_owned().expect("a descriptor");
-    crate::work(line).expect("worked");
+    crate::run_worker(line).expect("worked");
 }
 
 type Change = fn(&mut UserPlaneConfig);

@@ -419,7 +419,7 @@ impl Worker<'_> {
     }
 
     /// Handles the end of a UE's script: the UE is in its rest state.
-    pub(super) fn come_home(&mut self, owner: u32) {
+    pub(super) fn on_script_end(&mut self, owner: u32) {
         let slot = &mut self.slots[owner as usize];
         slot.life = SlotState::Free;
         slot.sequence = slot.sequence.wrapping_add(1);

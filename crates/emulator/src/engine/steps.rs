@@ -660,7 +660,7 @@ impl Worker<'_> {
 
     fn finish(&mut self, owner: u32) {
         if self.steady.is_some() {
-            return self.come_home(owner);
+            return self.on_script_end(owner);
         }
         self.end(owner, SlotState::Done);
         self.stats.report.succeeded += 1;

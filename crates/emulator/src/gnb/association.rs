@@ -71,7 +71,7 @@ impl Gnb {
     }
 
     /// Returns the route of a UE's messages.
-    pub(super) fn way(&self, ran: RanUeNgapId) -> PduRoute {
+    pub(super) fn ue_route(&self, ran: RanUeNgapId) -> PduRoute {
         let (owner, by) = self.connection(ran).map_or((0, self.current), |c| (c.owner, c.by));
         let by = self.pick_live(by);
         let streams = self.associations.get(usize::from(by)).map_or(2, |association| association.streams);

@@ -37,7 +37,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             PDUSessionResourceModifyListModInd(PDUSessionResourceModifyListModInd(items)),
         );
-        Ok(encode_by(out, self.way(ran), message)?)
+        Ok(encode_by(out, self.ue_route(ran), message)?)
     }
 
     /// Handles PDU SESSION RESOURCE MODIFY CONFIRM. A confirmed session has the UPF end that the
@@ -82,7 +82,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             PDUSessionResourceReleasedListNot(PDUSessionResourceReleasedListNot(vec![item])),
         );
-        Ok(encode_by(out, self.way(ran), message)?)
+        Ok(encode_by(out, self.ue_route(ran), message)?)
     }
 
     /// Sends UE RADIO CAPABILITY INFO INDICATION with [`radio_capability`].
@@ -97,7 +97,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             UERadioCapability(radio_capability(owner)),
         );
-        Ok(encode_by(out, self.way(ran), message)?)
+        Ok(encode_by(out, self.ue_route(ran), message)?)
     }
 
     /// Handles LOCATION REPORTING CONTROL: reports the cell of the UE (TS 38.413 8.12.1, 8.12.3).
@@ -122,7 +122,7 @@ impl Gnb {
             UserLocationInformation(self.location()?),
             LocationReportingRequestType(kind),
         );
-        encode_by(out, self.way(ran), report)?;
+        encode_by(out, self.ue_route(ran), report)?;
         inbox.events.push(Event::LocationRequested { owner });
         Ok(())
     }

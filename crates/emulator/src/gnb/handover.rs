@@ -87,8 +87,8 @@ impl Gnb {
             ies.push(build_ngap_ie!(PathSwitchRequest, PDUSessionResourceFailedToSetupListPSReq(failed))?);
         }
         let message = PathSwitchRequest::new(ProtocolIEContainer(ies));
-        let way = self.way(ran);
-        encode_by(out, way, NGAP_PDU::of_message(&message, PathSwitchRequest::CRITICALITY))?;
+        let route = self.ue_route(ran);
+        encode_by(out, route, NGAP_PDU::of_message(&message, PathSwitchRequest::CRITICALITY))?;
         if let Some(connection) = self.connection_mut(ran) {
             (connection.core_id, connection.tunnels) = (Some(ue.core_id), tunnels);
         }
@@ -200,7 +200,7 @@ impl Gnb {
             PDUSessionResourceListHORqd(sessions),
             SourceToTarget_TransparentContainer(SourceToTargetTransparentContainer(container.into())),
         );
-        Ok(encode_by(out, self.way(ran), message)?)
+        Ok(encode_by(out, self.ue_route(ran), message)?)
     }
 
     /// Handles HANDOVER REQUEST: allocates a connection and answers, or refuses if so configured.
@@ -283,7 +283,7 @@ impl Gnb {
             NGAP_PDU::of_message(&message, HandoverRequestAcknowledge::CRITICALITY)
         };
         let answer = build();
-        encode_by(out, self.way(ran), answer)?;
+        encode_by(out, self.ue_route(ran), answer)?;
         if let Some(connection) = self.connection_mut(ran) {
             (connection.core_id, connection.tunnels) = (Some(amf), tunnels);
         }
@@ -328,7 +328,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             RANStatusTransfer_TransparentContainer(status),
         );
-        encode_by(out, self.way(ran), message)?;
+        encode_by(out, self.ue_route(ran), message)?;
         inbox.events.push(Event::HandoverCommand { owner, target, nas: Vec::new(), forwarding });
         Ok(())
     }
@@ -377,7 +377,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             UserLocationInformation(self.location()?),
         );
-        Ok(encode_by(out, self.way(ran), message)?)
+        Ok(encode_by(out, self.ue_route(ran), message)?)
     }
 
     /// Sends HANDOVER CANCEL: the UE stays at the source.
@@ -391,7 +391,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             Cause(Cause::radioNetwork(CauseRadioNetwork::handover_cancelled)),
         );
-        Ok(encode_by(out, self.way(ran), message)?)
+        Ok(encode_by(out, self.ue_route(ran), message)?)
     }
 
     /// Sets whether HANDOVER REQUESTs are answered by HANDOVER FAILURE.

@@ -47,9 +47,9 @@ pub type ErrorReport = crate::ran::ErrorReport<Cause>;
 /// Result of a received PDU. Reused, so that steps do not allocate.
 pub type Inbox = crate::ran::Inbox<Cause>;
 
-fn encode_by(out: &mut Outbox, way: PduRoute, pdu: Result<NGAPPDU<'_>, Error>) -> Result<(), Error> {
+fn encode_by(out: &mut Outbox, route: PduRoute, pdu: Result<NGAPPDU<'_>, Error>) -> Result<(), Error> {
     let pdu = pdu?;
-    out.encode_with(way, |octets| pdu.encode_into(octets))
+    out.encode_with(route, |octets| pdu.encode_into(octets))
 }
 
 /// One gNB with its NG interface and connections.

@@ -114,7 +114,7 @@ impl Gnb {
             AMF_UE_NGAP_ID(amf),
             RAN_UE_NGAP_ID(ran.0),
         );
-        Ok(encode_by(out, self.way(ran), answer)?)
+        Ok(encode_by(out, self.ue_route(ran), answer)?)
     }
 
     fn expect_set_up(&self, pdu: &NGAPPDU<'_>) -> Result<(), Fault> {
@@ -167,7 +167,7 @@ impl Gnb {
             }
             identified => identified?,
         };
-        let way = self.way(ran);
+        let route = self.ue_route(ran);
         let sessions =
             self.tunnels(ran).iter().map(|t| PDUSessionResourceItemCxtRelCpl::new(PDUSessionID(t.psi), None));
         let sessions: Vec<_> = sessions.collect();
@@ -189,7 +189,7 @@ impl Gnb {
                 PDUSessionResourceListCxtRelCpl(PDUSessionResourceListCxtRelCpl(sessions)),
             )
         };
-        encode_by(out, way, answer)?;
+        encode_by(out, route, answer)?;
         self.connections.release(amf, ran);
         inbox.events.push(Event::Released { owner, cause: cause.clone() });
         Ok(())

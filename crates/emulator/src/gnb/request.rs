@@ -92,7 +92,7 @@ impl Gnb {
         out: &mut Outbox,
     ) -> Result<RanUeNgapId, SendError> {
         let ran = self.allocate(owner);
-        let way = self.way(ran);
+        let route = self.ue_route(ran);
         let location = self.location()?;
         let message = match guti {
             None => build_ngap!(
@@ -123,7 +123,7 @@ impl Gnb {
                 )
             }
         };
-        encode_by(out, way, message)?;
+        encode_by(out, route, message)?;
         Ok(ran)
     }
 
@@ -139,7 +139,7 @@ impl Gnb {
             NAS_PDU(NASPDU(nas.into())),
             UserLocationInformation(self.location()?),
         );
-        Ok(encode_by(out, self.way(ran), message)?)
+        Ok(encode_by(out, self.ue_route(ran), message)?)
     }
 
     /// Sends UE CONTEXT RELEASE REQUEST with the UE's PDU sessions.
@@ -168,7 +168,7 @@ impl Gnb {
                 Cause(cause),
             )
         };
-        Ok(encode_by(out, self.way(ran), message)?)
+        Ok(encode_by(out, self.ue_route(ran), message)?)
     }
 
     /// Sends NG RESET of the interface (`None`) or of these UEs. Removes their connections at once

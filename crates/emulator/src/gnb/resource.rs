@@ -115,7 +115,7 @@ impl Gnb {
                 PDUSessionResourceFailedToSetupListCxtRes(failed),
             ),
         };
-        Ok(encode_by(out, self.way(ran), answer)?)
+        Ok(encode_by(out, self.ue_route(ran), answer)?)
     }
 
     pub(super) fn resource_setup(
@@ -176,7 +176,7 @@ impl Gnb {
                 PDUSessionResourceFailedToSetupListSURes(failed),
             ),
         };
-        encode_by(out, self.way(ran), answer)?;
+        encode_by(out, self.ue_route(ran), answer)?;
         let of_sessions = asked.iter().filter(|session| is_up(session.psi)).filter_map(|session| session.nas.as_ref());
         for nas in nas.iter().chain(of_sessions) {
             inbox.deliver(owner, &nas.0);
@@ -263,7 +263,7 @@ impl Gnb {
             RAN_UE_NGAP_ID(ran.0),
             PDUSessionResourceReleasedListRelRes(PDUSessionResourceReleasedListRelRes(released)),
         );
-        encode_by(out, self.way(ran), answer)?;
+        encode_by(out, self.ue_route(ran), answer)?;
         if let Some(nas) = nas {
             inbox.deliver(owner, &nas.0);
         }
@@ -323,7 +323,7 @@ impl Gnb {
         }
         let message = PDUSessionResourceModifyResponse::new(ProtocolIEContainer(ies));
         let answer = NGAP_PDU::of_message(&message, PDUSessionResourceModifyResponse::CRITICALITY);
-        encode_by(out, self.way(ran), answer)?;
+        encode_by(out, self.ue_route(ran), answer)?;
         // The UE gets no message of a session that is not modified.
         for nas in nas {
             inbox.deliver(owner, &nas.0);

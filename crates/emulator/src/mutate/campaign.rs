@@ -487,7 +487,7 @@ impl<'a> Campaign<'a> {
             (State::Authenticating | State::SecurityMode | State::Accepted, _) => return self.move_on(index),
             (_, State::Authenticating | State::SecurityMode | State::Accepted) => return self.abandon(index),
             (State::Handover, _) => return self.end_handover(index),
-            (State::Idle, _) => self.come_back(index),
+            (State::Idle, _) => self.reconnect(index),
             (_, State::Deregistering) => device.ue.deregister(self.own.nodes.options, false, &mut device.out),
             (State::Registered, State::Session | State::Handover) => {
                 let psi = psi(device.ue.rat());
@@ -510,7 +510,7 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    fn come_back(&mut self, index: usize) -> Result<(), CommandError> {
+    fn reconnect(&mut self, index: usize) -> Result<(), CommandError> {
         let (device, options) = (&mut self.own.devices[index], self.own.nodes.options);
         match self.own.rng.below(10) {
             0..=3 => device.ue.service_request(Service::Data, &mut device.out),

@@ -53,7 +53,7 @@ pub(super) fn measure(
         loads.push(network.outside(|| FrameLoop::load(ends, packets))??);
     }
     let window = Duration::from_millis(if session.quick { 200 } else { 2000 });
-    let rates = go_round(network, &mut loads, per_place, window)?;
+    let rates = measure_loops(network, &mut loads, per_place, window)?;
     drop(loads);
     upf.stop()?;
     Ok(rates)
@@ -109,7 +109,7 @@ fn counted(network: &Network<'_>, loads: &[FrameLoop]) -> Result<Vec<LoopCounter
 }
 
 /// Sends frames of all modules in loops and counts them.
-fn go_round(
+fn measure_loops(
     network: &Network<'_>,
     loads: &mut [FrameLoop],
     sessions: u32,

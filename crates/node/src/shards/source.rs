@@ -64,7 +64,7 @@ impl ShardsSource {
     }
 
     /// Returns a page of the UEs of one shard after another; `None` if that shard does not answer.
-    fn page_in_turn(&self, query: &UeQuery) -> Option<UePage> {
+    fn next_page(&self, query: &UeQuery) -> Option<UePage> {
         let (shard, after) = query.after.map_or((0, None), |after| (after >> SHARD_SHIFT, Some(after & AFTER)));
         let after = after.filter(|after| *after != AFTER);
         let asked = usize::try_from(shard).unwrap_or(usize::MAX);
@@ -176,7 +176,7 @@ impl StatusSource for ShardsSource {
 
     fn ues(&self, query: &UeQuery) -> Option<UePage> {
         match query.select {
-            UeSelector::All | UeSelector::State(_) | UeSelector::RanNode(_) => self.page_in_turn(query),
+            UeSelector::All | UeSelector::State(_) | UeSelector::RanNode(_) => self.next_page(query),
             UeSelector::Supi(_) | UeSelector::Tmsi(_) | UeSelector::Address(_) | UeSelector::Changed => {
                 self.find_in_each(query)
             }

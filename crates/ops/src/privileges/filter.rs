@@ -198,7 +198,7 @@ pub(super) fn install(profile: Profile) -> Result<(), FilterError> {
     if profile == Profile::Shard {
         return Ok(seccompiler::apply_filter_all_threads(&allowed)?);
     }
-    refused::end_loudly()?;
+    refused::exit_on_refused_call()?;
     // The kernel takes the most restrictive result of all filters. This filter comes first, because
     // the next one does not allow installing another.
     if let Some(files) = files {

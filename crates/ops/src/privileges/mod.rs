@@ -1,6 +1,6 @@
 //! Dropping of privileges before a worker process reads input of a peer.
 //!
-//! [`shed`] runs first in the process, before it has a second thread: capabilities belong to a
+//! [`drop_all`] runs first in the process, before it has a second thread: capabilities belong to a
 //! thread. It empties all capability sets, sets `no_new_privs` and makes the process undumpable
 //! (its heap has NAS keys). It also raises the OOM score above that of the parent, whose death
 //! would end all workers. [`confine`] follows when the process has all its resources. From then on
@@ -55,17 +55,17 @@ impl RetainedPrivileges {
 }
 
 /// Drops all privileges of this process. Must be called while it has one thread.
-pub fn shed() -> RetainedPrivileges {
-    shed_all_but(CapabilitySet::empty())
+pub fn drop_all() -> RetainedPrivileges {
+    drop_all_but(CapabilitySet::empty())
 }
 
-/// The same for a process whose heartbeats others wait for: it keeps CAP_SYS_NICE, if it has it, to
-/// raise the priority of its threads.
-pub fn shed_punctual() -> RetainedPrivileges {
-    shed_all_but(CapabilitySet::SYS_NICE)
+/// Drops all privileges except CAP_SYS_NICE, if the process has it: a process whose heartbeats
+/// other members wait for raises the priority of its threads. Must be called as [`drop_all`].
+pub fn drop_all_but_nice() -> RetainedPrivileges {
+    drop_all_but(CapabilitySet::SYS_NICE)
 }
 
-fn shed_all_but(retained: CapabilitySet) -> RetainedPrivileges {
+fn drop_all_but(retained: CapabilitySet) -> RetainedPrivileges {
     let mut kept = RetainedPrivileges::default();
     kept.note("OOM score", raise_score());
     // The bounding set first: it requires CAP_SETPCAP, which the next steps drop.
@@ -143,7 +143,7 @@ mod tests {
         setrlimit(Resource::Core, Rlimit { current: most, maximum: most }).expect("up to the maximum");
         if part == "sheds" {
             // Only of this thread: a test process has others.
-            let kept = shed();
+            let kept = drop_all();
             assert!(kept.0.is_empty() || !rustix::process::getuid().is_root(), "{kept:?}");
             assert_eq!(capabilities(None).expect("asked").permitted, CapabilitySet::empty());
         }

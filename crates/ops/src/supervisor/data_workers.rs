@@ -86,5 +86,5 @@ pub fn data_worker() -> Result<(), DataWorkerError> {
     worker_init::die_with_parent()?;
     let line = io::stdin().as_fd().try_clone_to_owned()?;
     privileges::confine(Profile::Packets);
-    Ok(vireo_datapath::work(line)?)
+    Ok(vireo_datapath::run_worker(line)?)
 }

@@ -17,7 +17,7 @@ const STDERR_TIMEOUT_MS: libc::c_int = 50;
 /// # Errors
 ///
 /// Returns an error if the operating system refuses the handler.
-pub(crate) fn end_loudly() -> io::Result<()> {
+pub(crate) fn exit_on_refused_call() -> io::Result<()> {
     // SAFETY: all-zero is a valid value of this plain C structure.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = handle;

@@ -217,7 +217,7 @@ impl<'a> ClusterRun<'a> {
 
     /// Begins a procedure of a slice.
     fn begins(&mut self, slice: usize) {
-        let Some(start) = self.traffic.draw(slice).filter(|start| self.has_come(start)) else { return };
+        let Some(start) = self.traffic.draw(slice).filter(|start| self.has_arrived(start)) else { return };
         self.begun = self.begun.wrapping_add(1);
         let bucket = match self.setup.binding {
             Binding::FirstMessage => self.placed.get(&(slice, start.ue)).copied(),
@@ -249,9 +249,9 @@ impl<'a> ClusterRun<'a> {
         self.on_sent(slot);
     }
 
-    /// Returns true if a UE has come to the cluster. If the first message decides, UEs come one
-    /// after the other during the warm-up, so that each finds the load of the UEs before it.
-    fn has_come(&self, start: &Arriving) -> bool {
+    /// Returns true if a UE has arrived at the cluster. If the first message decides, UEs arrive
+    /// one after the other during the warm-up, so that each finds the load of the UEs before it.
+    fn has_arrived(&self, start: &Arriving) -> bool {
         let part = (start.own >> 32) as f64 / f64::from(u32::MAX);
         self.setup.binding != Binding::FirstMessage || self.clock.now() as f64 >= part * self.measured_from as f64
     }

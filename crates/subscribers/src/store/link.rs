@@ -101,7 +101,7 @@ impl Link {
                 execute(&mut connection, &statement).await?;
             }
             if self.marks {
-                mark(&mut connection).await?;
+                lock_as_core(&mut connection).await?;
             }
             Ok(connection)
         };
@@ -245,7 +245,7 @@ impl Engine {
 }
 
 /// Takes the advisory lock of a running core.
-async fn mark(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
+async fn lock_as_core(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
     let sql = format!("SELECT pg_try_advisory_lock_shared({IN_USE})");
     match sqlx::query(&sql).fetch_one(connection).await?.get::<bool, _>(0) {
         true => Ok(()),

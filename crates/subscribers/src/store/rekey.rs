@@ -34,7 +34,7 @@ impl Store {
                 }
             };
             let sealing = Sealing { key, source: source.clone() };
-            let count = seal_anew(&mut transaction, &path, current, &sealing).await?;
+            let count = reseal(&mut transaction, &path, current, &sealing).await?;
             sealing.store_proof(&mut transaction).await.map_err(failed)?;
             transaction.commit().await.map_err(failed)?;
             Ok::<_, StoreError>((count, sealing))
@@ -55,12 +55,7 @@ impl Store {
     }
 }
 
-async fn seal_anew(
-    connection: &mut AnyConnection,
-    path: &str,
-    old: &Sealing,
-    new: &Sealing,
-) -> Result<u64, StoreError> {
+async fn reseal(connection: &mut AnyConnection, path: &str, old: &Sealing, new: &Sealing) -> Result<u64, StoreError> {
     let failed = |e| StoreError::from_sqlx(path, e);
     let (mut after, mut count) = (String::new(), 0);
     loop {

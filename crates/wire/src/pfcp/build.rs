@@ -38,12 +38,6 @@ impl<'b> Builder<'b> {
         self
     }
 
-    /// Appends an element, if present.
-    pub fn put_some<T: Element>(&mut self, element: Option<&T>) -> &mut Self {
-        element.into_iter().for_each(|e| ie::put(self.out, e));
-        self
-    }
-
     /// Appends an element of any type with this content. The content of a vendor's element starts
     /// with the Enterprise ID.
     pub fn put_raw(&mut self, id: u16, content: &[u8]) -> &mut Self {

@@ -86,7 +86,7 @@ pub trait Element: Sized {
     /// Appends the encoded content.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Decodes the content into a value made by [`Element::place`] or `Default`. Grouped elements
+    /// Decodes the content into a value made by [`Element::initial`] or `Default`. Grouped elements
     /// are decoded in place, member by member, if moving them costs more than decoding.
     #[inline]
     fn decode_into(&mut self, octets: &[u8]) -> Result<(), Error> {
@@ -97,7 +97,7 @@ pub trait Element: Sized {
     /// Returns an initial value for [`Element::decode_into`], or `None` for elements that are cheap
     /// to move.
     #[inline]
-    fn place() -> Option<Self> {
+    fn initial() -> Option<Self> {
         None
     }
 }
@@ -138,7 +138,7 @@ pub(super) trait Field: Sized {
     fn take(slot: Self::Slot) -> Result<Self, Error>;
     /// Decodes an element into the field of a group. `seen` is true if there was one before, and is
     /// set.
-    fn fill_here(&mut self, seen: &mut bool, ie: &Ie<'_>) -> Result<(), Error>;
+    fn decode_field(&mut self, seen: &mut bool, ie: &Ie<'_>) -> Result<(), Error>;
     /// Returns an error if the element is required and was not `seen`.
     fn check(seen: bool) -> Result<(), Error>;
     fn write(&self, out: &mut Vec<u8>);
@@ -150,9 +150,9 @@ impl<T: Element> Field for T {
 
     #[inline]
     fn fill(slot: &mut Option<T>, ie: &Ie<'_>) -> Result<(), Error> {
-        match (&slot, T::place()) {
+        match (&slot, T::initial()) {
             (Some(_), _) => Ok(()),
-            (None, Some(place)) => slot.insert(place).decode_into(ie.value),
+            (None, Some(initial)) => slot.insert(initial).decode_into(ie.value),
             (None, None) => {
                 *slot = Some(ie.read()?);
                 Ok(())
@@ -166,7 +166,7 @@ impl<T: Element> Field for T {
     }
 
     #[inline]
-    fn fill_here(&mut self, seen: &mut bool, ie: &Ie<'_>) -> Result<(), Error> {
+    fn decode_field(&mut self, seen: &mut bool, ie: &Ie<'_>) -> Result<(), Error> {
         if std::mem::replace(seen, true) { Ok(()) } else { self.decode_into(ie.value) }
     }
 
@@ -196,7 +196,7 @@ impl<T: Element> Field for Option<T> {
     }
 
     #[inline]
-    fn fill_here(&mut self, _seen: &mut bool, ie: &Ie<'_>) -> Result<(), Error> {
+    fn decode_field(&mut self, _seen: &mut bool, ie: &Ie<'_>) -> Result<(), Error> {
         T::fill(self, ie)
     }
 
@@ -222,11 +222,11 @@ macro_rules! list_field {
 
             #[inline]
             fn fill(slot: &mut $list, ie: &Ie<'_>) -> Result<(), Error> {
-                let Some(place) = T::place() else {
+                let Some(initial) = T::initial() else {
                     slot.push(ie.read()?);
                     return Ok(());
                 };
-                slot.push(place);
+                slot.push(initial);
                 slot.last_mut().map_or(Ok(()), |last| last.decode_into(ie.value))
             }
 
@@ -236,7 +236,7 @@ macro_rules! list_field {
             }
 
             #[inline]
-            fn fill_here(&mut self, _seen: &mut bool, ie: &Ie<'_>) -> Result<(), Error> {
+            fn decode_field(&mut self, _seen: &mut bool, ie: &Ie<'_>) -> Result<(), Error> {
                 Self::fill(self, ie)
             }
 
@@ -278,7 +278,7 @@ macro_rules! group {
                 for ie in $crate::pfcp::Ies::new(octets) {
                     let ie = ie?;
                     match ie.id {
-                        $(<$ty as Field>::ID => self.$field.fill_here(&mut $field, &ie)?,)*
+                        $(<$ty as Field>::ID => self.$field.decode_field(&mut $field, &ie)?,)*
                         _ => {}
                     }
                 }
@@ -287,7 +287,7 @@ macro_rules! group {
             }
 
             #[inline]
-            fn place() -> Option<Self> {
+            fn initial() -> Option<Self> {
                 Some($name::default())
             }
 

@@ -7,7 +7,7 @@
 //! (`state.persist = "procedure"`, `state.write = "non-blocking"`).
 
 use super::error::KeepError;
-use super::file::{Tally, mark};
+use super::file::{Tally, configuration_hash};
 use super::holder::{self, HolderRecord, Renewal};
 use crate::host::error::HostError;
 use crate::host::state::Host;
@@ -78,7 +78,7 @@ impl KeptContexts {
         records.prove_key()?;
         let Ok(Some(incarnation)) = store.incarnation() else { return Err(KeepError::Unknown) };
         let mut record = HolderRecord::acquire(store, owner)?;
-        match found(&mut record, &records, (owner, mark(core)), &incarnation) {
+        match resumable_contexts(&mut record, &records, (owner, configuration_hash(core)), &incarnation) {
             Ok((numbers, dropped)) => {
                 let renewal = Renewal::start(record, input_sender.clone()).map_err(KeepError::Thread)?;
                 Ok(KeptContexts { records, incarnation, numbers, dropped, renewal })
@@ -93,7 +93,7 @@ impl KeptContexts {
 
 /// Returns the contexts that the core resumes, and the reason for removing the present ones, if
 /// any.
-fn found(
+fn resumable_contexts(
     record: &mut HolderRecord,
     records: &RecordsConfig,
     (owner, mark): (u64, u64),

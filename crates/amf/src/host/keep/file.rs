@@ -49,7 +49,7 @@ struct Entry {
 
 /// Returns a hash of the configuration that kept contexts depend on. Their identifiers have another
 /// meaning with another configuration.
-pub(in crate::host) fn mark(core: &CoreConfig) -> u64 {
+pub(in crate::host) fn configuration_hash(core: &CoreConfig) -> u64 {
     let slices: Vec<_> = core.slices.iter().map(|slice| slice.snssai).collect();
     let dnns: Vec<_> = core.dnns.iter().map(|dnn| (&dnn.name, dnn.address_ranges())).collect();
     let amf = (&core.plmns, core.amf_region, core.amf_set, core.amf_pointer);
@@ -84,7 +84,7 @@ impl Keep {
     fn open(config: &KeepFile, ues: u32, core: &CoreConfig) -> Result<Option<(Self, Opened)>, HostError> {
         let deadline = std::time::Instant::now() + OPEN_TIMEOUT;
         let opened = loop {
-            match ContextFile::open(&config.path, ues, mark(core), config.key.clone()) {
+            match ContextFile::open(&config.path, ues, configuration_hash(core), config.key.clone()) {
                 Err(ShmError::InUse(_)) if std::time::Instant::now() < deadline => {
                     std::thread::sleep(std::time::Duration::from_millis(20));
                 }

@@ -190,9 +190,9 @@ fn receive(
     let mut spans = [Span::default(); BATCH];
     let mut fates = [FrameVerdict::Done; BATCH];
     loop {
-        env.hold(BATCH);
+        env.announce_packets(BATCH);
         let count = block.next(&mut spans);
-        env.hold(count);
+        env.announce_packets(count);
         if count == 0 {
             return true;
         }

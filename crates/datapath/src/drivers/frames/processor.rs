@@ -121,7 +121,7 @@ impl<E: KernelPath> FrameProcessor<E> {
                     stats.drop(DropReason::Malformed);
                     fates[n] = FrameVerdict::Done;
                 }
-                Some(payload) => match self.one(by, frames, (n, payload), now, stats) {
+                Some(payload) => match self.classify_one(by, frames, (n, payload), now, stats) {
                     Some(fate) => fates[n] = fate,
                     None => return n,
                 },
@@ -158,7 +158,7 @@ impl<E: KernelPath> FrameProcessor<E> {
 
     /// Classifies a frame. Returns `None` without side effects if it is punted to the tables.
     #[inline]
-    fn one(
+    fn classify_one(
         &mut self,
         by: &impl Classifier,
         frames: &mut impl Frames,

@@ -69,7 +69,7 @@ impl Worker {
                     TUN => self.downlink(env, &mut buffer, &mut senders, &mut stats),
                     n => self.uplink(env, &self.sockets[n as usize], &mut receiver, &mut stats),
                 }
-                env.hold(0);
+                env.announce_packets(0);
             }
             env.flush(&mut stats);
         }
@@ -77,12 +77,12 @@ impl Worker {
 
     /// Processes one batch from N3 to N6.
     fn uplink(&self, env: &impl WorkerEnv, socket: &Socket, receiver: &mut Receiver, stats: &mut Stats) {
-        env.hold(BATCH);
+        env.announce_packets(BATCH);
         let count = match receiver.receive(socket) {
             Ok(count) => count,
             Err(error) => return debug!("receiving on {}: {error}", socket.local),
         };
-        env.hold(count);
+        env.announce_packets(count);
         let mut forward: [Option<&[u8]>; BATCH] = [None; BATCH];
         let output = WorkerSlowPath { own: Some(socket), sockets: &self.sockets, events: &self.events };
         let (now, local) = (self.clock.now(), socket.local);
@@ -103,7 +103,7 @@ impl Worker {
     fn downlink(&self, env: &impl WorkerEnv, buffer: &mut [u8], senders: &mut [Sender], stats: &mut Stats) {
         let mut ends = [0; BATCH];
         let mut count = 0;
-        env.hold(BATCH);
+        env.announce_packets(BATCH);
         for (slot, end) in buffer.chunks_exact_mut(self.slot).zip(&mut ends) {
             match self.tun.read(&mut slot[HEADROOM..]) {
                 Ok(length) => *end = HEADROOM + length,
@@ -112,7 +112,7 @@ impl Worker {
             }
             count += 1;
         }
-        env.hold(count);
+        env.announce_packets(count);
         if let Some(bare) = &self.bare {
             return self.bare_downlink(bare, (buffer, &ends[..count]), senders, stats);
         }

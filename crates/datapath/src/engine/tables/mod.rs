@@ -145,7 +145,7 @@ impl Tables {
     /// Makes TEIDs equal in all tables on which this is called.
     #[cfg(test)]
     pub(crate) fn choose_known_teids(&mut self) {
-        self.uplinks.make_known();
+        self.uplinks.make_generations_known();
     }
 
     /// Allocates the worker map in private memory. Drivers that steer by it supply their memory.

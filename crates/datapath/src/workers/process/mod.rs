@@ -25,4 +25,4 @@ pub(crate) use setup::{FrameSetup, TableFds, tables};
 pub use spawner::{ChildProcess, ProcessSpawner};
 pub use supervisor::TakeoverStats;
 pub(crate) use supervisor::{Takeovers, WorkerPool};
-pub use worker::{WorkError, work};
+pub use worker::{WorkError, run_worker};

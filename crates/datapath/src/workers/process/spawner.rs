@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// Starts processes. They are children of the calling thread and end with it.
 pub trait ProcessSpawner: Debug + Send + Sync {
-    /// Starts a process with the number `number`, which calls [`crate::work`] with `input` as its
-    /// standard input.
+    /// Starts a process with the number `number`, which calls [`crate::run_worker`] with `input` as
+    /// its standard input.
     ///
     /// # Errors
     ///

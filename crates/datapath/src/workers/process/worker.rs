@@ -77,7 +77,7 @@ impl WorkerEnv for ProcessEnv {
     }
 
     #[inline]
-    fn hold(&self, packets: usize) {
+    fn announce_packets(&self, packets: usize) {
         self.slot().packets_held.store(packets as u64, Relaxed);
     }
 }
@@ -88,7 +88,7 @@ impl WorkerEnv for ProcessEnv {
 /// # Errors
 ///
 /// Returns an error if the setup cannot be applied. The supervisor then starts another process.
-pub fn work(line: OwnedFd) -> Result<(), WorkError> {
+pub fn run_worker(line: OwnedFd) -> Result<(), WorkError> {
     let Some((setup, files)) = setup::receive(line.as_fd()).map_err(WorkError::Setup)? else { return Ok(()) };
     if let Some(core) = setup.core {
         run_on(core).map_err(|_| WorkError::Core(core))?;

@@ -30,5 +30,5 @@ impl WorkerEnv for ThreadEnv {
     }
 
     #[inline]
-    fn hold(&self, _: usize) {}
+    fn announce_packets(&self, _: usize) {}
 }

@@ -91,8 +91,8 @@ fn contexts_of_a_restarted_database_are_dropped() {
 }
 
 #[test]
-fn marks_differ_by_configuration() {
+fn hash_differs_by_configuration() {
     let other = CoreConfig { amf_pointer: 9, ..core() };
-    assert_eq!(mark(&core()), mark(&core()));
-    assert_ne!(mark(&core()), mark(&other));
+    assert_eq!(configuration_hash(&core()), configuration_hash(&core()));
+    assert_ne!(configuration_hash(&core()), configuration_hash(&other));
 }
