@@ -15,7 +15,7 @@ use vireo_core::placement::balance::HostId;
 use vireo_core::placement::balance::load_table::{LoadTable, PoolReport};
 use vireo_core::placement::balance::map::{BUCKETS, BucketMap, SliceBuckets};
 use vireo_core::placement::balance::ring::WeightedHost;
-use vireo_core::placement::balance::steer::{HostSet, Policy, Request, select_host};
+use vireo_core::placement::balance::steer::{HostSet, Policy, SteeringRequest, select_host};
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_core::schedule::kind::NfKind;
 use vireo_lab::files::create;
@@ -76,7 +76,7 @@ impl Cluster {
         for turn in 0..decisions {
             let bucket = self.buckets[turn as usize % BUCKETS];
             let pool = self.map.slice(bucket) * NfKind::ALL.len() + (turn % 3) as usize;
-            let request = Request { bucket, owners: self.map.owners(bucket), pool, time, slo, turn };
+            let request = SteeringRequest { bucket, owners: self.map.owners(bucket), pool, time, slo, turn };
             let choice = black_box(select_host(Policy::SkewedCh, &request, &self.fleet, &self.board, Instant(turn)));
             if let Some(choice) = choice {
                 self.board.on_sent(choice.host, pool, time);
@@ -161,7 +161,7 @@ mod tests {
         let (time, slo) = (ServiceTime::new(27_000), Duration::from_millis(10));
         for bucket in cluster.buckets.iter().copied() {
             let owners = cluster.map.owners(bucket);
-            let request = Request { bucket, owners, pool: 0, time, slo, turn: 0 };
+            let request = SteeringRequest { bucket, owners, pool: 0, time, slo, turn: 0 };
             let choice = select_host(Policy::SkewedCh, &request, &cluster.fleet, &cluster.board, Instant(0));
             assert!(choice.is_some_and(|choice| owners.has(choice.host) && choice.estimate.is_some()));
         }

@@ -4,7 +4,7 @@ use vireo_core::placement::balance::HostId;
 use vireo_core::placement::balance::load_table::{LoadTable, PoolReport};
 use vireo_core::placement::balance::map::{BucketMap, SliceBuckets};
 use vireo_core::placement::balance::ring::WeightedHost;
-use vireo_core::placement::balance::steer::{HostSet, Policy, Preference, Request, select_host};
+use vireo_core::placement::balance::steer::{HostSet, Policy, Preference, SteeringRequest, select_host};
 use vireo_core::schedule::estimate::ServiceTime;
 use vireo_types::{Bucket, Duration, Instant};
 
@@ -24,7 +24,7 @@ fn choosing_a_host_allocates_nothing() {
                 for bucket in 0..4096 {
                     let bucket = Bucket::new(bucket);
                     let (time, slo) = (ServiceTime::new(20_000), Duration::from_millis(10));
-                    let request = Request { bucket, owners: map.owners(bucket), pool: 0, time, slo, turn: 1 };
+                    let request = SteeringRequest { bucket, owners: map.owners(bucket), pool: 0, time, slo, turn: 1 };
                     let choice = select_host(policy, &request, &fleet, &loads, Instant(1)).expect("there are hosts");
                     loads.on_sent(choice.host, 0, time);
                     loads.on_ended(choice.host, 0, time);

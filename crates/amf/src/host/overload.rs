@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use vireo_core::amf::n2::ShallowView;
 use vireo_core::amf::ran;
 use vireo_core::placement::message::RanOutput;
-use vireo_core::schedule::shed::{Level, Thresholds, relief};
+use vireo_core::schedule::shed::{OverloadLevel, Thresholds, relief};
 use vireo_ops::api::OverloadStatus;
 use vireo_ops::clock::clock;
 use vireo_ops::config::OverloadConfig;
@@ -68,7 +68,7 @@ impl Host {
         for (node, wait) in waits.into_iter().chain(idle.into_iter().map(|node| (node, Duration::default()))) {
             let fill = self.admission.overload.part_of_wait(wait).min(1.0);
             let before = self.admission.overload.crowded.get(&node).copied();
-            let requested = relief(before, fill, Level::Registrations, start, stop);
+            let requested = relief(before, fill, OverloadLevel::Registrations, start, stop);
             // As for all RAN nodes, a smaller reduction is not worth a message.
             if requested.map(|requested| requested.percent) <= before.map(|before| before.percent)
                 && requested.is_some() == before.is_some()
@@ -89,10 +89,10 @@ impl Host {
 
     pub(super) fn overload_status(&self) -> OverloadStatus {
         let level = match self.admission.overload.level {
-            Level::Normal => "normal",
-            Level::Registrations => "registrations",
-            Level::LowPriority => "low-priority",
-            Level::NewProcedures => "others",
+            OverloadLevel::Normal => "normal",
+            OverloadLevel::Registrations => "registrations",
+            OverloadLevel::LowPriority => "low-priority",
+            OverloadLevel::NewProcedures => "others",
         };
         OverloadStatus {
             level: level.into(),

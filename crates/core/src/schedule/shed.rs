@@ -22,7 +22,7 @@ pub struct Thresholds {
 /// Overload level: the messages that are rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Level {
+pub enum OverloadLevel {
     /// No message is rejected.
     #[default]
     Normal,
@@ -38,26 +38,27 @@ pub enum Level {
 /// Hysteresis: the fill level must fall this much below a threshold before the level is left.
 const SLACK: f64 = 0.05;
 
-impl Level {
-    const ALL: [Level; 4] = [Level::Normal, Level::Registrations, Level::LowPriority, Level::NewProcedures];
+impl OverloadLevel {
+    const ALL: [OverloadLevel; 4] =
+        [OverloadLevel::Normal, OverloadLevel::Registrations, OverloadLevel::LowPriority, OverloadLevel::NewProcedures];
 
     /// Returns the fill level at which the level starts.
     fn begins(self, thresholds: &Thresholds) -> f64 {
         match self {
-            Level::Normal => 0.0,
-            Level::Registrations => thresholds.registrations,
-            Level::LowPriority => (thresholds.registrations + thresholds.new_procedures) / 2.0,
-            Level::NewProcedures => thresholds.new_procedures,
+            OverloadLevel::Normal => 0.0,
+            OverloadLevel::Registrations => thresholds.registrations,
+            OverloadLevel::LowPriority => (thresholds.registrations + thresholds.new_procedures) / 2.0,
+            OverloadLevel::NewProcedures => thresholds.new_procedures,
         }
     }
 
     /// Returns the next level at this fill level (0 to 1).
     pub fn after(self, fill: f64, thresholds: &Thresholds) -> Self {
-        let holds = |level: &Level| {
+        let holds = |level: &OverloadLevel| {
             let slack = if *level <= self { SLACK } else { 0.0 };
-            fill >= (level.begins(thresholds) - slack).max(0.0) || *level == Level::Normal
+            fill >= (level.begins(thresholds) - slack).max(0.0) || *level == OverloadLevel::Normal
         };
-        Level::ALL.into_iter().rev().find(holds).unwrap_or_default()
+        OverloadLevel::ALL.into_iter().rev().find(holds).unwrap_or_default()
     }
 
     /// Returns true if a message is admitted. `known` is true if it names a UE that has a context
@@ -73,13 +74,13 @@ impl Level {
         }
         let new = view.kind == NfKind::Registration && !known;
         match self {
-            Level::Normal => true,
-            Level::Registrations => !new || establishment == EstablishmentCause::Priority,
-            Level::LowPriority => {
+            OverloadLevel::Normal => true,
+            OverloadLevel::Registrations => !new || establishment == EstablishmentCause::Priority,
+            OverloadLevel::LowPriority => {
                 establishment <= EstablishmentCause::Terminating && !new
                     || establishment == EstablishmentCause::Priority
             }
-            Level::NewProcedures => false,
+            OverloadLevel::NewProcedures => false,
         }
     }
 }
@@ -113,7 +114,7 @@ pub struct OverloadAction {
 pub fn relief(
     before: Option<OverloadAction>,
     fill: f64,
-    level: Level,
+    level: OverloadLevel,
     start: f64,
     stop: f64,
 ) -> Option<OverloadAction> {
@@ -122,9 +123,9 @@ pub fn relief(
         return None;
     }
     let action = match level {
-        Level::Normal | Level::Registrations => OverloadResponse::RejectSignalling,
-        Level::LowPriority => OverloadResponse::RejectNonEmergencyData,
-        Level::NewProcedures => OverloadResponse::PermitEmergencyAndTerminating,
+        OverloadLevel::Normal | OverloadLevel::Registrations => OverloadResponse::RejectSignalling,
+        OverloadLevel::LowPriority => OverloadResponse::RejectNonEmergencyData,
+        OverloadLevel::NewProcedures => OverloadResponse::PermitEmergencyAndTerminating,
     };
     let over = (fill - stop) / (1.0 - stop).max(f64::EPSILON);
     // Tens of percent: a finer value would change all the time.
@@ -165,7 +166,8 @@ mod tests {
             (first(Deregistration, Originating), true, "1111"),
         ];
         for (view, known, expected) in cases {
-            let seen: String = Level::ALL.iter().map(|l| if l.admits(&view, known) { '1' } else { '0' }).collect();
+            let seen: String =
+                OverloadLevel::ALL.iter().map(|l| if l.admits(&view, known) { '1' } else { '0' }).collect();
             assert_eq!(seen, expected, "{view:?} known {known}");
         }
     }
@@ -175,13 +177,13 @@ mod tests {
         let route = Route::Ue(AmfUeNgapId::default());
         for kind in NfKind::ALL {
             let view = ShallowView { route, ran_id: None, kind, establishment: None };
-            assert!(Level::ALL.iter().all(|level| level.admits(&view, true)));
+            assert!(OverloadLevel::ALL.iter().all(|level| level.admits(&view, true)));
         }
     }
 
     #[test]
     fn levels_follow_the_room_without_fluttering() {
-        let mut level = Level::Normal;
+        let mut level = OverloadLevel::Normal;
         let mut at = |fill: f64| {
             level = level.after(fill, &THRESHOLDS);
             level
@@ -189,21 +191,21 @@ mod tests {
         assert_eq!([0.0, 0.59, 0.6, 0.56, 0.54].map(&mut at).map(|l| l as u8), [0, 0, 1, 1, 0]);
         assert_eq!([0.71, 0.66, 0.64, 1.0, 0.76, 0.74, 0.0].map(&mut at).map(|l| l as u8), [2, 2, 1, 3, 3, 2, 0]);
         let always = Thresholds { registrations: 0.0, new_procedures: 0.0 };
-        assert_eq!(Level::Normal.after(0.0, &always), Level::NewProcedures);
-        assert_eq!(Level::Normal.after(f64::NAN, &THRESHOLDS), Level::Normal);
+        assert_eq!(OverloadLevel::Normal.after(0.0, &always), OverloadLevel::NewProcedures);
+        assert_eq!(OverloadLevel::Normal.after(f64::NAN, &THRESHOLDS), OverloadLevel::Normal);
     }
 
     #[test]
     fn ran_nodes_are_asked_for_more_the_fuller_it_is() {
         let decide = |before, fill, level| relief(before, fill, level, 0.5, 0.25);
-        assert_eq!(decide(None, 0.4, Level::Normal), None);
-        let action = decide(None, 0.5, Level::Normal);
+        assert_eq!(decide(None, 0.4, OverloadLevel::Normal), None);
+        let action = decide(None, 0.5, OverloadLevel::Normal);
         assert_eq!(action, Some(OverloadAction { action: OverloadResponse::RejectSignalling, percent: 40 }));
-        assert_eq!(decide(action, 0.39, Level::Normal).map(|r| r.percent), Some(20));
-        assert_eq!(decide(action, 0.25, Level::Normal).map(|r| r.percent), Some(10));
-        assert_eq!(decide(action, 0.24, Level::Normal), None);
+        assert_eq!(decide(action, 0.39, OverloadLevel::Normal).map(|r| r.percent), Some(20));
+        assert_eq!(decide(action, 0.25, OverloadLevel::Normal).map(|r| r.percent), Some(10));
+        assert_eq!(decide(action, 0.24, OverloadLevel::Normal), None);
         let full = OverloadAction { action: OverloadResponse::PermitEmergencyAndTerminating, percent: 99 };
-        assert_eq!(decide(action, 1.0, Level::NewProcedures), Some(full));
-        assert_eq!(decide(None, 2.0, Level::LowPriority).map(|r| r.percent), Some(99));
+        assert_eq!(decide(action, 1.0, OverloadLevel::NewProcedures), Some(full));
+        assert_eq!(decide(None, 2.0, OverloadLevel::LowPriority).map(|r| r.percent), Some(99));
     }
 }

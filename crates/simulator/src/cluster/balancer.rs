@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use vireo_core::placement::balance::load_table::{LoadTable, PoolReport};
     use vireo_core::placement::balance::ring::WeightedHost;
-    use vireo_core::placement::balance::steer::{HostSet, Policy, Preference, Request, select_serving_host};
+    use vireo_core::placement::balance::steer::{HostSet, Policy, Preference, SteeringRequest, select_serving_host};
     use vireo_core::schedule::estimate::ServiceTime;
 
     const KINDS: usize = NfKind::ALL.len();
@@ -279,7 +279,7 @@ mod tests {
                 let bucket = Bucket::new(rng.below(4) as u16 * 2 + 1);
                 let pool = KINDS + kind.index();
                 let (owners, turn) = (map.owners(bucket), u64::from(n));
-                let request = Request { bucket, owners, pool, time: TIME, slo: SLO, turn };
+                let request = SteeringRequest { bucket, owners, pool, time: TIME, slo: SLO, turn };
                 let expected = select_serving_host(policy, &request, &fleet, &loads, now).expect("there are hosts");
                 let message = Message { slot: 0, procedure: n, index: 0 };
                 balancer.on_message(message, (Some(Ltmsi::new(bucket, 1)), kind), now);

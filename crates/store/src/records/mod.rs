@@ -28,7 +28,7 @@ pub use format::{Format, FormatError, Parts, UpdateMode};
 pub use memory::MemoryRecords;
 #[cfg(feature = "mongodb")]
 pub use mongo::{MongoConfig, MongoRecords};
-pub use redis::{ClusterConfig, LinkConfig, RedisCluster, RedisConnection, RedisRecords};
+pub use redis::{LinkConfig, RedisCluster, RedisClusterConfig, RedisConnection, RedisRecords};
 pub use sealed::{RecordsKey, Sealed};
 pub use shm::{ShmError, ShmRecords};
 pub use tls::{DatabaseTls, DatabaseTlsError};

@@ -4,7 +4,7 @@ use crate::load::{self, WriteLog};
 use crate::servers::{Redis, free_port, until};
 use std::time::Duration;
 use vireo_store::conformance;
-use vireo_store::records::{Change, ClusterConfig, Name, RecordError, RecordStore, RedisCluster};
+use vireo_store::records::{Change, Name, RecordError, RecordStore, RedisCluster, RedisClusterConfig};
 
 const LIFE: Duration = Duration::from_secs(600);
 
@@ -77,10 +77,10 @@ impl Cluster {
         self.nodes[node] = Some(Redis::node(self.ports[node], self.directory.path()));
     }
 
-    fn config(&self, timeout: Duration) -> ClusterConfig {
+    fn config(&self, timeout: Duration) -> RedisClusterConfig {
         // One of the nodes does not answer.
         let nodes = [1, self.ports[4], self.ports[0]].iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        ClusterConfig { nodes, timeout, confirm: 1, alone: true, tls: None }
+        RedisClusterConfig { nodes, timeout, confirm: 1, alone: true, tls: None }
     }
 
     /// Returns handles of the cluster. Every other handle has a timeout shorter than an election:
@@ -212,7 +212,7 @@ fn unreplicated_commit_is_not_confirmed() {
             }
         }
     });
-    let config = ClusterConfig { alone: false, ..cluster.config(Duration::from_secs(1)) };
+    let config = RedisClusterConfig { alone: false, ..cluster.config(Duration::from_secs(1)) };
     let mut strict = RedisCluster::new(config, "vireo", LIFE);
     let silent = strict.change(&[(name(3), Change::Commit { expected: 0, octets: b"a" })]).remove(0);
     assert!(matches!(silent, Err(RecordError::OutcomeUnknown(_))), "{silent:?}");

@@ -9,7 +9,7 @@ use vireo_types::{Dnn, DnnError, NetworkError, SupiError};
 
 /// Error of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordError {
+pub struct ImportError {
     /// Position in the file: "line 7" or "record 3".
     pub position: String,
     pub problem: RecordProblem,
@@ -115,7 +115,7 @@ pub struct Ipv6PrefixError(pub String);
 pub enum FormatError {
     /// Some records are invalid. No record is imported.
     #[error("{}", list(.0))]
-    Records(Vec<RecordError>),
+    Records(Vec<ImportError>),
     /// The file does not have the expected format.
     #[error("{0}")]
     File(String),
@@ -124,7 +124,7 @@ pub enum FormatError {
     Io(#[from] io::Error),
 }
 
-fn list(errors: &[RecordError]) -> String {
+fn list(errors: &[ImportError]) -> String {
     let lines: Vec<_> = errors.iter().map(|e| format!("{}: {}", e.position, e.problem)).collect();
     let more = if errors.len() < MAX_ERRORS { "" } else { "\n(and perhaps more)" };
     format!("nothing is imported, as these records are wrong:\n{}{more}", lines.join("\n"))

@@ -40,7 +40,7 @@ use vireo_core::subscription::{FRAMED_ROUTES, is_gbr};
 use vireo_types::{Network, PduSessionType, Supi};
 
 pub use csv::{CSV_COLUMNS, read_csv, write_csv};
-pub use error::{AmfError, FormatError, Ipv6PrefixError, RecordError, RecordProblem, SessionTypeError};
+pub use error::{AmfError, FormatError, ImportError, Ipv6PrefixError, RecordProblem, SessionTypeError};
 pub use json::{read_json, read_record, record_without_keys, write_json};
 
 /// Maximum of errors reported for one file.
@@ -60,7 +60,7 @@ pub enum Keys {
 struct ImportBatch {
     records: Vec<Subscriber>,
     places: HashMap<Supi, u64>,
-    errors: Vec<RecordError>,
+    errors: Vec<ImportError>,
 }
 
 impl ImportBatch {
@@ -75,7 +75,7 @@ impl ImportBatch {
         });
         match record {
             Ok(record) => self.records.push(record),
-            Err(problem) => self.errors.push(RecordError { position: format!("{position} {number}"), problem }),
+            Err(problem) => self.errors.push(ImportError { position: format!("{position} {number}"), problem }),
         }
         self.errors.len() < MAX_ERRORS
     }

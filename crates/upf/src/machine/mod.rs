@@ -34,7 +34,7 @@ mod usage;
 pub(crate) mod user_migration;
 
 pub(crate) use dirty::DirtyState;
-pub(crate) use recovery::{Node, Written};
+pub(crate) use recovery::{StoredNode, Written};
 pub(crate) use slices::SliceLoad;
 
 use crate::config::LeanSlice;

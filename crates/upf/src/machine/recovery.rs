@@ -21,7 +21,7 @@ use vireo_wire::pfcp::*;
 const FORMAT: u8 = 3;
 /// Identity and associations of the UPF.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Node {
+pub(crate) struct StoredNode {
     /// Number of the incarnation, from 0.
     life: u32,
     /// Recovery Time Stamp of the UPF.
@@ -49,7 +49,7 @@ struct StoredHolder {
     from: Vec<CpPfcpEntityIpAddress>,
 }
 
-impl Node {
+impl StoredNode {
     /// Decodes a record; `None` for another format.
     pub(crate) fn decode(octets: &[u8]) -> Option<Self> {
         let (format, octets) = octets.split_first()?;
@@ -63,7 +63,7 @@ impl Node {
 
     /// Returns the node for the next incarnation.
     pub(crate) fn after_restart(self) -> Self {
-        Node { life: self.life.wrapping_add(1), ..self }
+        StoredNode { life: self.life.wrapping_add(1), ..self }
     }
 }
 
@@ -92,7 +92,7 @@ impl Upf {
     /// Restores the stored state. Sessions that cannot be restored are marked as changed.
     pub(crate) fn resume(
         &mut self,
-        node: Node,
+        node: StoredNode,
         mut sessions: Vec<Written>,
         now: Timestamps,
         plane: &mut impl TablesAccess,
@@ -168,7 +168,7 @@ impl Upf {
             StoredAssociation { node: node.clone(), address, hosts, recovery, holder, answers }
         };
         let associations = self.associations.iter().map(known).collect();
-        Node { life: self.life, recovery: self.settings.started, associations }.encode()
+        StoredNode { life: self.life, recovery: self.settings.started, associations }.encode()
     }
 
     /// Starts the first incarnation of a UPF with a store.
@@ -265,9 +265,9 @@ mod tests {
 
     #[test]
     fn incarnation_is_counted_from_record() {
-        let node = Node { life: 1, recovery: 7, associations: vec![] };
-        let next = Node::decode(&node.encode().expect("octets")).expect("it is known").after_restart();
+        let node = StoredNode { life: 1, recovery: 7, associations: vec![] };
+        let next = StoredNode::decode(&node.encode().expect("octets")).expect("it is known").after_restart();
         assert_eq!((next.life, next.recovery, next.associations.len()), (2, 7, 0));
-        assert!(Node::decode(&[9, 7, 0]).is_none() && Node::decode(&[]).is_none());
+        assert!(StoredNode::decode(&[9, 7, 0]).is_none() && StoredNode::decode(&[]).is_none());
     }
 }

@@ -39,7 +39,7 @@ use crate::machine::exchange::{Answered, Outgoing};
 use crate::machine::session::{FoundSession, Session};
 use crate::machine::settings::Timestamps;
 use crate::machine::tables_access::TablesAccess;
-use crate::machine::{DirtyState, Node, Upf, Written};
+use crate::machine::{DirtyState, StoredNode, Upf, Written};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shared::PartLocations;
 use std::collections::VecDeque;
@@ -193,7 +193,7 @@ pub(crate) enum WriterMode {
 /// Stored state that a starting UPF finds.
 #[derive(Debug)]
 pub(crate) struct PreviousState {
-    node: Node,
+    node: StoredNode,
     sessions: Vec<Written>,
     /// Sessions that are parts of their UEs' records.
     locations: PartLocations,
@@ -234,9 +234,9 @@ pub(crate) fn load_previous(
 }
 
 /// Returns the node of the next incarnation, after its record has been written.
-fn begin_life(records: &mut dyn RecordStore, mut found: StoredRecord) -> Result<Node, DatabaseError> {
+fn begin_life(records: &mut dyn RecordStore, mut found: StoredRecord) -> Result<StoredNode, DatabaseError> {
     for _ in 0..ATTEMPTS {
-        let node = Node::decode(&found.octets).ok_or(DatabaseError::UnknownFormat)?.after_restart();
+        let node = StoredNode::decode(&found.octets).ok_or(DatabaseError::UnknownFormat)?.after_restart();
         let octets = node.encode().ok_or(DatabaseError::UnknownFormat)?;
         let change = Change::Commit { expected: found.version, octets: &octets };
         match records.change(&[(NODE, change)]).remove(0) {

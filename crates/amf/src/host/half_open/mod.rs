@@ -21,7 +21,7 @@ pub(super) use state::HalfOpen;
 use super::origin::origin;
 use super::state::Host;
 use rand::RngCore;
-use table::{Admission, Arrival, Limit};
+use table::{Arrival, Limit, NewUeDecision};
 use vireo_core::amf::access;
 use vireo_core::amf::engine::{self, Event};
 use vireo_core::amf::n2::{EstablishmentCause, ShallowView, UeMessage};
@@ -54,8 +54,8 @@ impl Host {
             self.is_full()
         };
         match self.admission.half_open.table.admit(Arrival { origin: origin(&self.nodes, node), now, urgent, full }) {
-            Admission::Free => Ok(()),
-            Admission::Evicts(slot, limit) => {
+            NewUeDecision::Free => Ok(()),
+            NewUeDecision::Evicts(slot, limit) => {
                 self.admission.half_open.table.evict(slot);
                 self.admission.half_open.evicted += 1;
                 self.statistics.step_metrics.metrics.evicted(match limit {
@@ -70,7 +70,7 @@ impl Host {
                 self.current.input = input;
                 Ok(())
             }
-            Admission::Refused(limit) => Err(match limit {
+            NewUeDecision::Refused(limit) => Err(match limit {
                 Limit::Node => TurnedAway::NodeLimit,
                 Limit::Address => TurnedAway::AddressLimit,
                 Limit::All => TurnedAway::Limit,

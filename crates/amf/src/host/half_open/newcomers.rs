@@ -13,7 +13,7 @@ use crate::host::state::Host;
 use vireo_cluster::Input;
 use vireo_core::amf::n2::{Route, ShallowView};
 use vireo_core::placement::message::{Envelope, HostNotice, PeerEvent};
-use vireo_core::schedule::shed::Level;
+use vireo_core::schedule::shed::OverloadLevel;
 use vireo_ops::clock::clock;
 use vireo_ops::metrics::TurnedAway;
 use vireo_types::{AssocId, Duration, Instant};
@@ -82,7 +82,7 @@ impl Host {
         }
         let by = Some(by).filter(|by| self.nodes.node_of(*by) == Some(node));
         let late = self.admission.overload.part_of_wait(clock().since(at)) >= self.admission.overload.registrations();
-        if late && !Level::Registrations.admits(&view, false) {
+        if late && !OverloadLevel::Registrations.admits(&view, false) {
             return self.turn_away((by, node), &pdu, TurnedAway::Overload);
         }
         self.begin_newcomer((by, node), &pdu, &view);

@@ -1,6 +1,6 @@
 //! State of the half-open UEs, and of new UEs that wait.
 
-use super::table::Table;
+use super::table::HalfOpenTable;
 use crate::host::fair_queue::FairQueue;
 use crate::host::origin::origin;
 use crate::host::ran_table::Nodes;
@@ -19,7 +19,7 @@ const FIRST_STEP_TIMEOUT: Duration = Duration::from_secs(1);
 /// The half-open UEs of a host.
 #[derive(Debug)]
 pub(in crate::host) struct HalfOpen {
-    pub(super) table: Table,
+    pub(super) table: HalfOpenTable,
     /// New UEs that wait for their first step.
     pub(super) waiting: FairQueue<Newcomer>,
     pub(super) first_steps: FirstSteps,
@@ -33,7 +33,7 @@ pub(in crate::host) struct HalfOpen {
 
 impl HalfOpen {
     pub(in crate::host) fn new(config: HalfOpenConfig) -> Self {
-        let (table, waiting, first_steps) = (Table::new(config), FairQueue::new(), FirstSteps::default());
+        let (table, waiting, first_steps) = (HalfOpenTable::new(config), FairQueue::new(), FirstSteps::default());
         let (logged, recounted) = (Instant::default(), Instant::default());
         HalfOpen { table, waiting, first_steps, evicted: 0, refused: 0, logged, recounted }
     }

@@ -32,7 +32,7 @@ pub(super) enum Limit {
 
 /// The decision about a new UE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(super) enum NewUeDecision {
     /// There is room.
     Free,
     /// The UE of this slot is evicted to make room.
@@ -53,7 +53,7 @@ pub(super) struct Arrival {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct HalfOpenUe {
     since: Instant,
     /// `None`: the UE is being evicted.
     node: Option<AssocId>,
@@ -63,7 +63,7 @@ struct Entry {
 
 /// The half-open UEs of one RAN node, at least one.
 #[derive(Debug)]
-struct Group {
+struct NodeUes {
     /// Peer address when the first of these UEs was added.
     address: Option<IpAddr>,
     count: usize,
@@ -73,25 +73,25 @@ struct Group {
 
 /// The RAN nodes of one peer address that have half-open UEs, at least one.
 #[derive(Debug, Default)]
-struct Address {
+struct AddressNodes {
     count: usize,
     by_count: BTreeSet<(usize, AssocId)>,
 }
 
 /// All half-open UEs.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct HalfOpenTable {
     config: HalfOpenConfig,
-    entries: FxHashMap<Slot, Entry>,
-    nodes: FxHashMap<AssocId, Group>,
-    addresses: FxHashMap<Option<IpAddr>, Address>,
+    entries: FxHashMap<Slot, HalfOpenUe>,
+    nodes: FxHashMap<AssocId, NodeUes>,
+    addresses: FxHashMap<Option<IpAddr>, AddressNodes>,
     by_count: BTreeSet<(usize, Option<IpAddr>)>,
     evicting: usize,
 }
 
-impl Table {
+impl HalfOpenTable {
     pub(super) fn new(config: HalfOpenConfig) -> Self {
-        Table {
+        HalfOpenTable {
             config,
             entries: FxHashMap::default(),
             nodes: FxHashMap::default(),
@@ -131,14 +131,14 @@ impl Table {
     }
 
     /// Decides about a new UE.
-    pub(super) fn admit(&self, arrival: Arrival) -> Admission {
+    pub(super) fn admit(&self, arrival: Arrival) -> NewUeDecision {
         let Origin { node, address } = arrival.origin;
         let limit = match () {
             () if self.node_count(node) >= self.config.ues_per_node => Limit::Node,
             () if self.address_count(address) >= self.config.ues_per_address => Limit::Address,
             () if self.len() >= self.config.ues => Limit::All,
             () if arrival.full => Limit::Room,
-            () => return Admission::Free,
+            () => return NewUeDecision::Free,
         };
         let victims = match limit {
             Limit::Node => Some(node),
@@ -147,10 +147,10 @@ impl Table {
         };
         let victims = victims.and_then(|node| self.nodes.get(&node));
         let Some((group, oldest)) = victims.and_then(|group| Some((group, group.oldest?))) else {
-            return if arrival.urgent { Admission::Free } else { Admission::Refused(limit) };
+            return if arrival.urgent { NewUeDecision::Free } else { NewUeDecision::Refused(limit) };
         };
         if self.evicting >= MAX_EVICTIONS {
-            return Admission::Refused(limit);
+            return NewUeDecision::Refused(limit);
         }
         // A UE has min-age to answer. Otherwise UEs of a burst would evict each other and none
         // would register. The oldest UE of a peer with many half-open UEs is evicted earlier for a
@@ -162,9 +162,9 @@ impl Table {
             false => (self.address_count(address), self.address_count(group.address)),
         };
         if arrival.urgent || is_old || own * 2 < others {
-            Admission::Evicts(oldest, limit)
+            NewUeDecision::Evicts(oldest, limit)
         } else {
-            Admission::Refused(limit)
+            NewUeDecision::Refused(limit)
         }
     }
 
@@ -174,9 +174,9 @@ impl Table {
             return;
         }
         let Origin { node, address } = origin;
-        let new = Group { address, count: 0, oldest: None, youngest: None };
+        let new = NodeUes { address, count: 0, oldest: None, youngest: None };
         let older = self.nodes.entry(node).or_insert(new).youngest.replace(slot);
-        self.entries.insert(slot, Entry { since: now, node: Some(node), older, younger: None });
+        self.entries.insert(slot, HalfOpenUe { since: now, node: Some(node), older, younger: None });
         match older.and_then(|older| self.entries.get_mut(&older)) {
             Some(entry) => entry.younger = Some(slot),
             None => self.set_oldest(node, Some(slot)),
@@ -196,14 +196,14 @@ impl Table {
     /// Marks a UE as being evicted.
     pub(super) fn evict(&mut self, slot: Slot) {
         let Some(entry) = self.entries.get_mut(&slot) else { return };
-        let entry = Entry { node: entry.node.take(), ..*entry };
+        let entry = HalfOpenUe { node: entry.node.take(), ..*entry };
         if let Some(node) = entry.node {
             self.evicting += 1;
             self.unlink(node, &entry);
         }
     }
 
-    fn unlink(&mut self, node: AssocId, entry: &Entry) {
+    fn unlink(&mut self, node: AssocId, entry: &HalfOpenUe) {
         match entry.older.and_then(|older| self.entries.get_mut(&older)) {
             Some(older) => older.younger = entry.younger,
             None => self.set_oldest(node, entry.younger),
@@ -288,8 +288,8 @@ mod tests {
     }
 
     /// A table with UEs of each origin that were added at second 0.
-    fn table(config: HalfOpenConfig, slots: &[Slot], origins: &[(Origin, usize)]) -> Table {
-        let mut table = Table::new(config);
+    fn table(config: HalfOpenConfig, slots: &[Slot], origins: &[(Origin, usize)]) -> HalfOpenTable {
+        let mut table = HalfOpenTable::new(config);
         let mut slots = slots.iter();
         for (origin, count) in origins {
             slots.by_ref().take(*count).for_each(|slot| table.enter(*slot, *origin, Instant(0)));
@@ -301,10 +301,10 @@ mod tests {
     fn node_at_its_limit_evicts_its_own_oldest() {
         let slots = slots(20);
         let table = table(config(100, 5), &slots, &[(separate(A), 5), (separate(B), 4)]);
-        assert_eq!(table.admit(at(A, 3)), Admission::Evicts(slots[0], Limit::Node));
-        assert_eq!(table.admit(at(A, 2)), Admission::Refused(Limit::Node), "the oldest UE may still answer");
-        assert_eq!(table.admit(Arrival { urgent: true, ..at(A, 2) }), Admission::Evicts(slots[0], Limit::Node));
-        assert_eq!(table.admit(at(B, 0)), Admission::Free);
+        assert_eq!(table.admit(at(A, 3)), NewUeDecision::Evicts(slots[0], Limit::Node));
+        assert_eq!(table.admit(at(A, 2)), NewUeDecision::Refused(Limit::Node), "the oldest UE may still answer");
+        assert_eq!(table.admit(Arrival { urgent: true, ..at(A, 2) }), NewUeDecision::Evicts(slots[0], Limit::Node));
+        assert_eq!(table.admit(at(B, 0)), NewUeDecision::Free);
     }
 
     #[test]
@@ -315,11 +315,11 @@ mod tests {
         assert_eq!(table.address_count(separate(9).address), 8);
         // A new identity at the same address does not get more.
         let new = shared(4, 9);
-        assert_eq!(table.admit(from(new, 0)), Admission::Evicts(slots[2], Limit::Address), "it has few itself");
-        assert_eq!(table.admit(from(shared(2, 9), 2)), Admission::Refused(Limit::Address));
-        assert_eq!(table.admit(from(shared(2, 9), 3)), Admission::Evicts(slots[2], Limit::Address));
-        assert_eq!(table.admit(from(separate(3), 0)), Admission::Free, "another address has its own limit");
-        assert_eq!(table.admit(from(separate(5), 0)), Admission::Free);
+        assert_eq!(table.admit(from(new, 0)), NewUeDecision::Evicts(slots[2], Limit::Address), "it has few itself");
+        assert_eq!(table.admit(from(shared(2, 9), 2)), NewUeDecision::Refused(Limit::Address));
+        assert_eq!(table.admit(from(shared(2, 9), 3)), NewUeDecision::Evicts(slots[2], Limit::Address));
+        assert_eq!(table.admit(from(separate(3), 0)), NewUeDecision::Free, "another address has its own limit");
+        assert_eq!(table.admit(from(separate(5), 0)), NewUeDecision::Free);
     }
 
     #[test]
@@ -330,8 +330,8 @@ mod tests {
         let nodes = [(ipv6(1, "2001:db8::1"), 1), (ipv6(2, "2001:db8::2"), 1)];
         let table = table(config, &slots, &nodes);
         let third = table.admit(from(ipv6(3, "2001:db8::ffff:3"), 0));
-        assert!(matches!(third, Admission::Evicts(_, Limit::Address)), "{third:?}");
-        assert_eq!(table.admit(from(ipv6(4, "2001:db8:0:1::1"), 0)), Admission::Free);
+        assert!(matches!(third, NewUeDecision::Evicts(_, Limit::Address)), "{third:?}");
+        assert_eq!(table.admit(from(ipv6(4, "2001:db8:0:1::1"), 0)), NewUeDecision::Free);
     }
 
     #[test]
@@ -339,10 +339,14 @@ mod tests {
         let slots = slots(20);
         let table = table(config(9, 9), &slots, &[(separate(B), 2), (separate(A), 7)]);
         assert_eq!(table.largest(), Some(AssocId(A)));
-        assert_eq!(table.admit(at(B, 0)), Admission::Evicts(slots[2], Limit::All), "B has few: A's is evicted at once");
-        assert_eq!(table.admit(at(3, 0)), Admission::Evicts(slots[2], Limit::All));
-        assert_eq!(table.admit(at(A, 2)), Admission::Refused(Limit::All));
-        assert_eq!(table.admit(at(A, 3)), Admission::Evicts(slots[2], Limit::All));
+        assert_eq!(
+            table.admit(at(B, 0)),
+            NewUeDecision::Evicts(slots[2], Limit::All),
+            "B has few: A's is evicted at once"
+        );
+        assert_eq!(table.admit(at(3, 0)), NewUeDecision::Evicts(slots[2], Limit::All));
+        assert_eq!(table.admit(at(A, 2)), NewUeDecision::Refused(Limit::All));
+        assert_eq!(table.admit(at(A, 3)), NewUeDecision::Evicts(slots[2], Limit::All));
     }
 
     #[test]
@@ -350,7 +354,9 @@ mod tests {
         let slots = slots(20);
         let nodes: Vec<(Origin, usize)> = (10..20).map(|node| (shared(node, 9), 1)).chain([(separate(A), 3)]).collect();
         let table = table(config(13, 13), &slots, &nodes);
-        let Admission::Evicts(slot, Limit::All) = table.admit(at(A, 0)) else { panic!("A has fewer than the address") };
+        let NewUeDecision::Evicts(slot, Limit::All) = table.admit(at(A, 0)) else {
+            panic!("A has fewer than the address")
+        };
         assert!(slots[..10].contains(&slot), "A has the most of a node, and not the most of an address");
     }
 
@@ -358,8 +364,8 @@ mod tests {
     fn equal_nodes_do_not_evict_each_other_at_once() {
         let slots = slots(20);
         let table = table(config(10, 10), &slots, &[(separate(B), 4), (separate(A), 6)]);
-        assert_eq!(table.admit(at(B, 2)), Admission::Refused(Limit::All));
-        assert_eq!(table.admit(at(B, 3)), Admission::Evicts(slots[4], Limit::All));
+        assert_eq!(table.admit(at(B, 2)), NewUeDecision::Refused(Limit::All));
+        assert_eq!(table.admit(at(B, 3)), NewUeDecision::Evicts(slots[4], Limit::All));
     }
 
     #[test]
@@ -367,11 +373,11 @@ mod tests {
         let slots = slots(20);
         let full = |arrival| Arrival { full: true, ..arrival };
         let mut table = table(config(100, 50), &slots, &[(separate(A), 1)]);
-        assert_eq!(table.admit(full(at(B, 0))), Admission::Evicts(slots[0], Limit::Room));
+        assert_eq!(table.admit(full(at(B, 0))), NewUeDecision::Evicts(slots[0], Limit::Room));
         table.remove(slots[0]);
-        assert_eq!(table.admit(full(at(B, 0))), Admission::Refused(Limit::Room));
+        assert_eq!(table.admit(full(at(B, 0))), NewUeDecision::Refused(Limit::Room));
         let urgent = Arrival { urgent: true, ..full(at(B, 0)) };
-        assert_eq!(table.admit(urgent), Admission::Free, "the region has spare slots for emergencies");
+        assert_eq!(table.admit(urgent), NewUeDecision::Free, "the region has spare slots for emergencies");
     }
 
     #[test]
@@ -379,19 +385,19 @@ mod tests {
         let slots = slots(MAX_EVICTIONS as u32 + 10);
         let mut table = table(config(1000, 1000), &slots, &[(separate(A), slots.len())]);
         for slot in &slots[..MAX_EVICTIONS] {
-            assert_eq!(table.admit(Arrival { full: true, ..at(A, 3) }), Admission::Evicts(*slot, Limit::Room));
+            assert_eq!(table.admit(Arrival { full: true, ..at(A, 3) }), NewUeDecision::Evicts(*slot, Limit::Room));
             table.evict(*slot);
             table.evict(*slot);
         }
         assert_eq!((table.len(), table.evicting()), (10, MAX_EVICTIONS));
         let urgent = Arrival { urgent: true, full: true, ..at(A, 3) };
-        assert_eq!(table.admit(urgent), Admission::Refused(Limit::Room));
+        assert_eq!(table.admit(urgent), NewUeDecision::Refused(Limit::Room));
         table.enter(slots[0], separate(A), Instant(0));
         assert_eq!(table.len(), 10, "a UE that is being evicted does not enter again");
         table.remove(slots[3]);
         table.remove(slots[3]);
         assert_eq!((table.len(), table.evicting()), (10, MAX_EVICTIONS - 1));
-        assert_eq!(table.admit(urgent), Admission::Evicts(slots[MAX_EVICTIONS], Limit::Room));
+        assert_eq!(table.admit(urgent), NewUeDecision::Evicts(slots[MAX_EVICTIONS], Limit::Room));
     }
 
     /// Compares the table with lists that are searched.
@@ -399,7 +405,7 @@ mod tests {
     fn table_agrees_with_a_model() {
         let slots = slots(400);
         let mut rng = StdRng::seed_from_u64(25);
-        let mut table = Table::new(HalfOpenConfig { ues_per_address: 150, ..config(300, 100) });
+        let mut table = HalfOpenTable::new(HalfOpenConfig { ues_per_address: 150, ..config(300, 100) });
         let mut model: BTreeMap<u32, VecDeque<Slot>> = BTreeMap::new();
         let mut evicting: Vec<Slot> = Vec::new();
         // Three addresses of three RAN nodes each.
@@ -442,7 +448,7 @@ mod tests {
                 assert!(model.is_empty());
             }
             let urgent = Arrival { urgent: true, full: true, ..from(origin(node), 0) };
-            if let Admission::Evicts(victim, limit) = table.admit(urgent) {
+            if let NewUeDecision::Evicts(victim, limit) = table.admit(urgent) {
                 let owner = model.iter().find(|(_, of)| of.front() == Some(&victim)).map(|(node, _)| *node);
                 let owner = owner.expect("the oldest UE of a RAN node");
                 match limit {

@@ -1,7 +1,7 @@
 //! State of the overload control.
 
 use rustc_hash::FxHashMap;
-use vireo_core::schedule::shed::{Level, OverloadAction};
+use vireo_core::schedule::shed::{OverloadAction, OverloadLevel};
 use vireo_ops::config::OverloadConfig;
 use vireo_types::{AssocId, Duration};
 
@@ -9,7 +9,7 @@ use vireo_types::{AssocId, Duration};
 #[derive(Debug)]
 pub(in crate::host) struct Overload {
     pub(super) config: OverloadConfig,
-    pub(in crate::host) level: Level,
+    pub(in crate::host) level: OverloadLevel,
     /// Action requested from all RAN nodes.
     pub(super) requested: Option<OverloadAction>,
     /// RAN nodes with a request of their own: their new UEs wait too long.
@@ -20,12 +20,12 @@ pub(in crate::host) struct Overload {
 
 impl Overload {
     pub(in crate::host) fn new(config: OverloadConfig) -> Self {
-        Overload { config, level: Level::Normal, requested: None, crowded: FxHashMap::default(), refused: 0 }
+        Overload { config, level: OverloadLevel::Normal, requested: None, crowded: FxHashMap::default(), refused: 0 }
     }
 
     /// Returns true if the fill level must be checked again soon.
     pub(in crate::host) fn is_on(&self) -> bool {
-        self.requested.is_some() || self.level != Level::Normal || !self.crowded.is_empty()
+        self.requested.is_some() || self.level != OverloadLevel::Normal || !self.crowded.is_empty()
     }
 
     /// Returns a waiting time as a fraction of `overload.wait`.

@@ -130,7 +130,7 @@ impl HostSet {
 
 /// Procedure that starts and needs a host.
 #[derive(Clone, Copy, Debug)]
-pub struct Request {
+pub struct SteeringRequest {
     pub bucket: Bucket,
     /// Hosts that have the UE's state, by the map.
     pub owners: BucketPlacement,
@@ -159,7 +159,7 @@ pub struct HostSelection {
 #[inline]
 pub fn select_host(
     policy: Policy,
-    request: &Request,
+    request: &SteeringRequest,
     fleet: &HostSet,
     loads: &LoadTable,
     now: Instant,
@@ -194,7 +194,7 @@ pub fn select_host(
 const SERVING_SLO: u64 = 4;
 
 /// Selects the host that serves a procedure of a known UE, among the owner and replicas in
-/// [`Request::owners`]; `None` without hosts.
+/// [`SteeringRequest::owners`]; `None` without hosts.
 ///
 /// [`Preference::Spare`] prefers the owner, because a replica costs more: the first of the owner
 /// and the replicas that completes all its work and the procedure within a quarter of the
@@ -207,7 +207,7 @@ const SERVING_SLO: u64 = 4;
 /// is as old as the last report, and all procedures since would go to one host.
 pub fn select_serving_host(
     policy: Policy,
-    request: &Request,
+    request: &SteeringRequest,
     fleet: &HostSet,
     loads: &LoadTable,
     now: Instant,
@@ -219,7 +219,7 @@ pub fn select_serving_host(
 pub fn select_among(
     policy: Policy,
     prefer: Preference,
-    request: &Request,
+    request: &SteeringRequest,
     load: impl Fn(HostId) -> Option<HostLoad>,
 ) -> Option<HostSelection> {
     let estimate = |host: &HostId| load(*host).map(|load| load.completion(request.time));
@@ -251,7 +251,7 @@ pub fn select_among(
 /// work the one with the lowest CPU use wins. Permanently active UEs then do not keep their owner
 /// busier than the others.
 fn skewed(
-    request: &Request,
+    request: &SteeringRequest,
     filled_to: Option<Duration>,
     load: impl Fn(HostId) -> Option<HostLoad>,
 ) -> Option<HostSelection> {
@@ -316,7 +316,7 @@ mod tests {
         fn select_host(&self, policy: Policy, bucket: u16, turn: u64) -> HostSelection {
             let bucket = Bucket::new(bucket);
             let (owners, time) = (self.map.owners(bucket), ServiceTime::new(1_000_000));
-            let request = Request { bucket, owners, pool: 0, time, slo: Duration::from_millis(10), turn };
+            let request = SteeringRequest { bucket, owners, pool: 0, time, slo: Duration::from_millis(10), turn };
             select_host(policy, &request, &self.fleet, &self.loads, NOW).expect("there are hosts")
         }
     }
@@ -392,7 +392,7 @@ mod tests {
             }
         }
         let (owners, slo) = (BucketPlacement::new(ids), Duration::from_millis(40));
-        let request = Request { bucket: Bucket::new(1), owners, pool: 0, time, slo, turn: 4 };
+        let request = SteeringRequest { bucket: Bucket::new(1), owners, pool: 0, time, slo, turn: 4 };
         let fleet = HostSet::new(ids.into()).with(prefer);
         select_serving_host(policy, &request, &fleet, &loads, NOW).expect("there are hosts")
     }
@@ -434,7 +434,7 @@ mod tests {
         let world = World::new([(0.5, 1.0); 3]);
         let (time, slo) = (ServiceTime::new(1), Duration(1));
         let request =
-            Request { bucket: Bucket::new(1), owners: BucketPlacement::default(), pool: 0, time, slo, turn: 0 };
+            SteeringRequest { bucket: Bucket::new(1), owners: BucketPlacement::default(), pool: 0, time, slo, turn: 0 };
         for policy in Policy::ALL {
             assert_eq!(select_host(policy, &request, &HostSet::default(), &world.loads, NOW), None, "{policy:?}");
             assert_eq!(Policy::from_name(policy.name()), Some(policy));

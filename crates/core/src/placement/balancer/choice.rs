@@ -3,7 +3,7 @@
 use crate::placement::balance::HostId;
 use crate::placement::balance::load_table::HostLoad;
 use crate::placement::balance::map::BucketPlacement;
-use crate::placement::balance::steer::{Policy, Preference, Request, select_among};
+use crate::placement::balance::steer::{Policy, Preference, SteeringRequest, select_among};
 use crate::schedule::estimate::ServiceTime;
 use serde::{Deserialize, Serialize};
 use vireo_types::{Bucket, Duration};
@@ -38,7 +38,7 @@ pub struct TracedCandidate {
 impl TracedChoice {
     pub(super) fn new(
         (policy, prefer): (Policy, Preference),
-        request: &Request,
+        request: &SteeringRequest,
         load: impl Fn(HostId) -> Option<HostLoad>,
         chosen: HostId,
     ) -> Self {
@@ -58,7 +58,7 @@ impl TracedChoice {
     /// known policy, or no candidate.
     pub fn by_rule(&self) -> Option<u16> {
         let (policy, prefer) = (Policy::from_name(&self.policy)?, Preference::from_name(&self.prefer)?);
-        let request = Request {
+        let request = SteeringRequest {
             bucket: Bucket::new(self.bucket),
             owners: BucketPlacement::new(self.candidates.iter().map(|candidate| HostId(candidate.host))),
             pool: 0,

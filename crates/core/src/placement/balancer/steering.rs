@@ -7,7 +7,7 @@ use crate::ids::tmsi::TmsiCipher;
 use crate::placement::balance::HostId;
 use crate::placement::balance::load_table::{LoadTable, PoolReport};
 use crate::placement::balance::map::{BucketMap, BucketPlacement};
-use crate::placement::balance::steer::{self, HostSelection, HostSet, Preference, Request};
+use crate::placement::balance::steer::{self, HostSelection, HostSet, Preference, SteeringRequest};
 use crate::placement::host::{NamedUe, named_ue};
 use crate::placement::message::PoolLoad;
 use crate::placement::replica::LoadShare;
@@ -148,7 +148,7 @@ impl Steering {
         let slo = settings.objective(slice, kind);
         let candidates = BucketPlacement::new(owners.all().filter(|host| may_serve(*host)));
         let time = self.shortest_time(candidates.all(), pool);
-        let request = Request { bucket, owners: candidates, pool, time, slo, turn: self.turn };
+        let request = SteeringRequest { bucket, owners: candidates, pool, time, slo, turn: self.turn };
         let choice = steer::select_serving_host(settings.policy, &request, &self.hosts, &self.table, now)?;
         let rule = (settings.policy, self.hosts.prefer());
         let load = |host| self.table.load(host, pool, request.time, now);
@@ -181,7 +181,7 @@ impl Steering {
         let with_hosts = (0..columns).map(|n| eligible(column(n))).find(|(_, owners)| owners.owner().is_some());
         let (bucket, owners) = with_hosts.unwrap_or((column(0), map.owners(column(0))));
         let time = self.shortest_time(owners.all(), pool);
-        let request = Request { bucket, owners, pool, time, slo, turn: self.turn };
+        let request = SteeringRequest { bucket, owners, pool, time, slo, turn: self.turn };
         let choice = steer::select_host(settings.policy, &request, &self.hosts, &self.table, now)?;
         self.violations += u32::from(choice.violation);
         let mut next = (0..columns).map(column);

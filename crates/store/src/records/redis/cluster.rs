@@ -31,7 +31,7 @@ const UNSURE: usize = 65_536;
 
 /// Address of a cluster, and the condition for a commit to count.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterConfig {
+pub struct RedisClusterConfig {
     /// `HOST:PORT` of some of its nodes; they report the others.
     pub nodes: Vec<String>,
     /// Timeout of an operation, including all its attempts.
@@ -45,7 +45,7 @@ pub struct ClusterConfig {
     pub tls: Option<DatabaseTls>,
 }
 
-impl ClusterConfig {
+impl RedisClusterConfig {
     /// Returns the connection options of a node.
     fn link(&self, node: &str, timeout: Duration) -> LinkConfig {
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
@@ -56,7 +56,7 @@ impl ClusterConfig {
 /// Handle of the records in a Redis Cluster.
 #[derive(Debug)]
 pub struct RedisCluster {
-    config: ClusterConfig,
+    config: RedisClusterConfig,
     keys: Keys,
     map: SlotMap,
     /// True if the slot map must be requested before the next attempt.
@@ -129,7 +129,7 @@ impl<'a> Item<'a> {
 
 impl RedisCluster {
     /// Creates a handle for records with this key prefix and lifetime.
-    pub fn new(config: ClusterConfig, prefix: &str, life: Duration) -> Self {
+    pub fn new(config: RedisClusterConfig, prefix: &str, life: Duration) -> Self {
         RedisCluster {
             config,
             keys: Keys::new(prefix, life),

@@ -8,7 +8,7 @@ mod commands;
 mod link;
 mod map;
 
-pub use cluster::{ClusterConfig, RedisCluster};
+pub use cluster::{RedisCluster, RedisClusterConfig};
 pub use link::{LinkConfig, RedisConnection};
 
 use super::{Change, Name, Operations, RecordError, RecordStore, StoredRecord};

@@ -1,7 +1,7 @@
 //! Tests of records in each format, and of those that an earlier release has stored.
 
 use super::*;
-use crate::machine::Node;
+use crate::machine::StoredNode;
 use crate::machine::session::{FoundSession, Session};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ fn records_of_earlier_release_are_read() {
         let FoundSession { session: from_json, .. } =
             Session::decode_stored(codec, stored, STARTED).expect("a session");
         assert_eq!(session.octets(None), from_json.octets(None), "{release}");
-        let node = Node::decode(&octets("node")).expect("a node");
+        let node = StoredNode::decode(&octets("node")).expect("a node");
         let json = contents(&text, "node-json").next().expect("a node");
         assert_eq!(Format::Json.encode(&node).expect("JSON"), json.as_bytes(), "{release}");
     }
@@ -96,7 +96,7 @@ fn fixtures_of_this_release_are_written() {
         text += &format!("session-json {name} {}\n", String::from_utf8_lossy(json));
     }
     let node = load(&mut world, "upf-node", 0).octets;
-    let json = Format::Json.encode(&Node::decode(&node).expect("a node")).expect("JSON");
+    let json = Format::Json.encode(&StoredNode::decode(&node).expect("a node")).expect("JSON");
     text += &format!("node {}\nnode-json {}\n", hex::encode(&node), String::from_utf8_lossy(&json));
     let path = fixture(env!("CARGO_PKG_VERSION"));
     fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
