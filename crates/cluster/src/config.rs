@@ -27,7 +27,7 @@ pub struct ClusterConfig {
     /// only balancer.
     pub balancer: SocketAddr,
     /// Unix socket for a hot restart of the balancer; `None`: disabled.
-    pub handover: Option<PathBuf>,
+    pub hot_restart_socket: Option<PathBuf>,
     /// Address at which a host receives copies of other hosts; port 0 = any.
     pub listen: SocketAddr,
     /// Machine that a host shares with others; `None`: it shares its machine with no host.
@@ -39,13 +39,13 @@ pub struct ClusterConfig {
     /// Number of hosts required before the RAN is served.
     pub hosts: u16,
     /// Number of partitions of the UE address pools. Each joining host gets the next one.
-    pub address_parts: u16,
+    pub pool_partitions: u16,
     /// Heartbeat interval of all processes of the cluster.
     pub heartbeat: Duration,
     /// Number of missed heartbeats after which a member is declared dead.
     pub misses: u32,
     /// Interval of load reports of the hosts.
-    pub report: Duration,
+    pub load_report_interval: Duration,
     /// Policy that selects the host of an unknown UE and, with [`Serve::Procedure`], of a
     /// procedure.
     pub inter: Policy,
@@ -58,9 +58,9 @@ pub struct ClusterConfig {
     /// Replication of contexts to other hosts.
     pub replication: ReplicationConfig,
     /// True if contexts are in hosts' shared memory, from which they migrate between live hosts.
-    pub moves: bool,
+    pub migrates: bool,
     /// Maximum number of buckets, of the 4,096, that migrate between live hosts at once.
-    pub at_once: u16,
+    pub max_migrating_buckets: u16,
     /// Measure by which buckets are shared among hosts.
     pub rebalance: Rebalance,
     /// Number of serving hosts; `None`: all that have joined.
@@ -75,23 +75,23 @@ impl Default for ClusterConfig {
             etcd: Vec::new(),
             etcd_tls: None,
             balancer: SocketAddr::from((Ipv4Addr::LOCALHOST, 7770)),
-            handover: None,
+            hot_restart_socket: None,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             machine: None,
             tls: None,
             insecure: false,
             hosts: 3,
-            address_parts: 16,
+            pool_partitions: 16,
             heartbeat: Duration::from_millis(50),
             misses: 4,
-            report: Duration::from_millis(200),
+            load_report_interval: Duration::from_millis(200),
             inter: Policy::SkewedCh,
             prefer: Preference::default(),
             serve: Serve::default(),
             trace_choices: None,
             replication: ReplicationConfig::default(),
-            moves: true,
-            at_once: 512,
+            migrates: true,
+            max_migrating_buckets: 512,
             rebalance: Rebalance::default(),
             scaling: None,
         }

@@ -64,7 +64,7 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         Duration::from(span.0)
     };
     let heartbeat = span("heartbeat", cluster.heartbeat, 5, 10_000);
-    let report = span("report", cluster.report, 10, 10_000);
+    let load_report_interval = span("report", cluster.report, 10, 10_000);
     let silence = heartbeat.saturating_mul(cluster.misses);
     let (most, window) = (Duration::from(MAX_SILENCE), Duration::from(REEXECUTION_WINDOW));
     problems.check(
@@ -84,19 +84,19 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         "hosts whose contexts are not in shared memory (state.location) migrate none: only \"equal\" is allowed",
     );
     problems.check(
-        is_equal || report <= LOAD_REPORT,
+        is_equal || load_report_interval <= LOAD_REPORT,
         "cluster.report",
         format_args!("with cluster.rebalance = \"load\" at most {LOAD_REPORT:?} is allowed"),
     );
     let tls = tls("cluster.tls", &cluster.tls, problems);
-    let handover = Some(cluster.handover.clone()).filter(|path| !path.as_os_str().is_empty());
+    let hot_restart_socket = Some(cluster.handover.clone()).filter(|path| !path.as_os_str().is_empty());
     problems.check(
-        handover.as_ref().is_none_or(|path| path.is_absolute() && path.as_os_str().len() <= SOCKET_PATH),
+        hot_restart_socket.as_ref().is_none_or(|path| path.is_absolute() && path.as_os_str().len() <= SOCKET_PATH),
         "cluster.handover",
         format_args!("an absolute path of {SOCKET_PATH} octets at most is allowed, or none"),
     );
     problems.check(
-        handover.is_none() || tls.is_none(),
+        hot_restart_socket.is_none() || tls.is_none(),
         "cluster.handover",
         "connections with TLS end with their process: only \"\" is allowed with cluster.tls",
     );
@@ -106,23 +106,23 @@ pub(super) fn cluster(file: &File, problems: &mut Problems) -> ClusterConfig {
         etcd: etcd.clone(),
         etcd_tls,
         balancer: cluster.balancer,
-        handover,
+        hot_restart_socket,
         listen: cluster.listen,
         machine: machine(&cluster.machine, problems),
         tls,
         insecure: cluster.insecure,
         hosts: cluster.hosts,
-        address_parts: cluster.address_parts,
+        pool_partitions: cluster.address_parts,
         heartbeat,
         misses: cluster.misses,
-        report,
+        load_report_interval,
         inter: inter(&file.steering, problems),
         prefer: prefer(&file.steering, problems),
         serve: serve(file, replication, problems),
         trace_choices: Some(file.steering.trace_choices.clone()).filter(|path| !path.as_os_str().is_empty()),
         replication,
-        moves: file.state.mode().location == StateLocation::Shm,
-        at_once: cluster.moves_at_once,
+        migrates: file.state.mode().location == StateLocation::Shm,
+        max_migrating_buckets: cluster.moves_at_once,
         rebalance: cluster.rebalance,
         scaling: scaling(file, problems),
     }

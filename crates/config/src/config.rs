@@ -26,7 +26,7 @@ pub struct Config {
     pub(crate) webhook: Option<Receiver>,
     /// Collector of traces, and the sampled part of them.
     pub(crate) traces: Option<(Receiver, f64)>,
-    /// In the order of `core.slices`.
+    /// In the order of `CoreConfig::slices`.
     pub slices: Vec<SliceRuntime>,
     pub pools: PoolsConfig,
     /// Host processes of `vireo run`; 1 means none besides its own.

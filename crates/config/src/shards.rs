@@ -137,11 +137,11 @@ mod tests {
     fn shards_have_a_cluster_of_their_own() {
         let config = load(TWO).unwrap();
         let cluster = &config.cluster;
-        assert_eq!((config.shards, cluster.hosts, cluster.address_parts), (2, 2, 16));
+        assert_eq!((config.shards, cluster.hosts, cluster.pool_partitions), (2, 2, 16));
         assert_eq!((cluster.replication.mode, cluster.replication.replicas), (Mode::Hot, 1));
         assert_eq!((cluster.serve, cluster.balancer.port(), cluster.listen.port()), (Serve::Procedure, 0, 0));
         let many = load(&TWO.replace("= 2", "= 64")).unwrap();
-        assert_eq!((many.cluster.hosts, many.cluster.address_parts), (64, 256));
+        assert_eq!((many.cluster.hosts, many.cluster.pool_partitions), (64, 256));
         let one = load(&TWO.replace("= 2", "= 1")).unwrap();
         assert_eq!((one.shards, one.cluster.replication.mode), (1, Mode::None));
     }

@@ -72,17 +72,17 @@ mod tests {
         let scaling = Scaling { least: 1, most: 2, idle: 1, high: 0.7, low: 0.4, lasts: Duration::from_secs(1) };
         let settings = ControllerSettings {
             hosts: 1,
-            most_hosts: 8,
+            max_hosts: 8,
             lossless: false,
             replicas: vec![0],
-            moves: true,
-            at_once: 4096,
+            migrates: true,
+            max_migrating_buckets: 4096,
             scaling: Some(scaling),
-            rebalance: None,
+            rebalance_pause: None,
             silence: Duration::from_secs(1),
             reconnect_timeout: Duration::from_secs(1),
-            listens: Duration::from_millis(1),
-            alone: false,
+            discovery_time: Duration::from_millis(1),
+            is_embedded: false,
         };
         let at = |millis: u64| Instant(10_000_000 + millis * 1000);
         let mut controller = Controller::new(settings, Secrets { tmsi_key: [7; 16], recovery: 1 }, at(0));

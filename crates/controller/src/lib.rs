@@ -54,7 +54,7 @@ use vireo_types::Instant;
 const MAX_UNIDENTIFIED_CONNECTIONS: usize = 64;
 /// Time for which a controller without state waits for members of an existing cluster, which try to
 /// connect every 200 ms.
-const LISTENS: vireo_types::Duration = vireo_types::Duration::from_millis(600);
+const DISCOVERY_TIME: vireo_types::Duration = vireo_types::Duration::from_millis(600);
 /// Time for which the loads of hosts must differ before their weights change.
 const REBALANCE_PAUSE: vireo_types::Duration = vireo_types::Duration::from_secs(2);
 /// Maximum number of queued orders.
@@ -255,17 +255,17 @@ impl ControllerSetup {
         let replica_counts = || slices.iter().map(|slice| slice.replicas);
         let settings = ControllerSettings {
             hosts: config.hosts.into(),
-            most_hosts: config.address_parts,
+            max_hosts: config.pool_partitions,
             lossless: config.replication.is_lossless(replica_counts()),
             replicas: config.replication.replicas_by_slice(replica_counts()),
-            moves: config.moves,
-            at_once: config.at_once.into(),
+            migrates: config.migrates,
+            max_migrating_buckets: config.max_migrating_buckets.into(),
             scaling: config.scaling.as_ref().map(|scaling| scaling.hosts),
-            rebalance: (config.rebalance == Rebalance::Load).then_some(REBALANCE_PAUSE),
+            rebalance_pause: (config.rebalance == Rebalance::Load).then_some(REBALANCE_PAUSE),
             silence,
             reconnect_timeout: vireo_types::Duration(silence.0 * u64::from(vireo_cluster::CONTROLLER_SILENCE_FACTOR)),
-            listens: LISTENS,
-            alone: embedded,
+            discovery_time: DISCOVERY_TIME,
+            is_embedded: embedded,
         };
         let (waker, stop) = (Waker::new()?, Arc::new(AtomicBool::new(false)));
         let (view, orders) = (View::default(), bounded(ORDERS));
@@ -292,8 +292,8 @@ impl ControllerSetup {
         machine::Settings {
             heartbeat: self.config.heartbeat.into(),
             misses: self.config.misses,
-            report: self.config.report.into(),
-            partitions: self.config.address_parts,
+            report: self.config.load_report_interval.into(),
+            partitions: self.config.pool_partitions,
             reconnect_timeout: self.settings.reconnect_timeout,
             objectives: self.objectives.clone(),
             stores,

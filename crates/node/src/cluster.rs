@@ -94,7 +94,7 @@ impl BalancerNode {
         config: BalancerConfig,
         metrics: Arc<Metrics>,
     ) -> Result<Self, StartError> {
-        if config.cluster.handover.is_some() {
+        if config.cluster.hot_restart_socket.is_some() {
             can_hand_over(&config)?;
         }
         let security = secured_balancer(&config.cluster)?;
@@ -109,7 +109,7 @@ impl BalancerNode {
         metrics: Arc<Metrics>,
     ) -> Result<Self, StartError> {
         let driver = endpoint.driver().to_owned();
-        if config.cluster.handover.is_some() {
+        if config.cluster.hot_restart_socket.is_some() {
             endpoint.snapshot().map_err(HotRestartError::from)?;
         }
         let mut cluster = config.cluster;
@@ -153,7 +153,7 @@ impl BalancerNode {
             balancer.set_node_callback(move |node, there| upf.set_node(node, there));
         }
         let api = vireo_api::start(&config.api, Arc::clone(&source) as _, metrics, config.management)?;
-        if let Some(path) = &cluster.handover {
+        if let Some(path) = &cluster.hot_restart_socket {
             let hot_restart = HotRestartListener::open(path, listens_by(api.as_ref())?, running.clone().map(resident))?;
             balancer.accept_hot_restarts(hot_restart)?;
         }
@@ -183,7 +183,7 @@ impl BalancerNode {
     ) -> Result<Self, StartError> {
         can_hand_over(&config)?;
         let security = secured_balancer(&config.cluster)?;
-        let path = config.cluster.handover.as_ref().ok_or(HotRestartError::NoPath)?;
+        let path = config.cluster.hot_restart_socket.as_ref().ok_or(HotRestartError::NoPath)?;
         let mut received = ReceivedState::request(path)?;
         let endpoint = adopt_ran(&config.n2, received.sctp()?, adopt)?;
         let driver = endpoint.driver().to_owned();

@@ -87,7 +87,7 @@ fn settings(controller: Option<SocketAddr>, path: &Path) -> BalancerConfig {
                 Some(_) => (Ipv4Addr::LOCALHOST, 0).into(),
                 None => listener().local_addr().expect("an address"),
             },
-            handover: Some(path.join("handover")),
+            hot_restart_socket: Some(path.join("hot-restart")),
             hosts: 1,
             heartbeat: HEARTBEAT,
             ..ClusterConfig::default()
@@ -264,7 +264,7 @@ impl World {
     }
 
     fn path(&self) -> &Path {
-        self.config.cluster.handover.as_deref().expect("a path")
+        self.config.cluster.hot_restart_socket.as_deref().expect("a path")
     }
 
     /// Runs a hot restart of the balancer.
@@ -453,7 +453,7 @@ fn hot_restart_with_tls_or_no_path_is_refused() {
     let error = BalancerNode::take_over(absent, Arc::new(Metrics::new())).expect_err("nobody is there");
     assert!(error.to_string().contains("no running balancer at"), "{error}");
     let mut unconfigured = settings(nowhere, path.path());
-    unconfigured.cluster.handover = None;
+    unconfigured.cluster.hot_restart_socket = None;
     let error = BalancerNode::take_over(unconfigured, Arc::new(Metrics::new())).expect_err("it is not said where");
     assert!(error.to_string().contains("set it"), "{error}");
 }

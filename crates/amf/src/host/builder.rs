@@ -21,7 +21,7 @@ use vireo_store::region::Region;
 pub struct HostConfig {
     /// Configuration of the steps.
     pub core: CoreConfig,
-    /// Slices for the NFs, in the order of `core.slices`.
+    /// Slices for the NFs, in the order of `CoreConfig::slices`.
     pub slices: Vec<SliceRuntime>,
     /// Worker processes and their NFs.
     pub pools: PoolsConfig,

@@ -72,7 +72,7 @@ impl FleetConfig<'_> {
             serve: self.cluster.serve,
             core: self.core.clone(),
             objectives: self.slices.iter().map(|slice| slice.slo).collect(),
-            stale: (self.cluster.report * STALE).into(),
+            stale: (self.cluster.load_report_interval * STALE).into(),
             misses: assignment.heartbeat.1,
             endpoints: self.endpoints.iter().copied().filter(|address| !address.is_unspecified()).collect(),
             several: true,

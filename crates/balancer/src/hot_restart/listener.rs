@@ -97,7 +97,7 @@ impl HotRestartListener {
             }
             let (unread_requests, requests, waker) =
                 (Arc::clone(&self.unread_requests), self.requests.0.clone(), waker.clone());
-            let spawned = std::thread::Builder::new().name("handover".into()).spawn(move || {
+            let spawned = std::thread::Builder::new().name("hot-restart".into()).spawn(move || {
                 if let Err(error) = read_request(socket, &requests) {
                     tracing::warn!(%error, "hot restart requested by an invalid peer; ignored");
                 }

@@ -126,17 +126,17 @@ impl Controller {
         let process = network.spawn();
         let settings = ControllerSettings {
             hosts,
-            most_hosts: PARTITIONS,
+            max_hosts: PARTITIONS,
             lossless: replication.is_lossless([replication.replicas]),
             replicas: replication.replicas_by_slice([replication.replicas]),
-            moves: true,
-            at_once: AT_ONCE,
+            migrates: true,
+            max_migrating_buckets: AT_ONCE,
             scaling: None,
-            rebalance: rebalances.then_some(PAUSE),
+            rebalance_pause: rebalances.then_some(PAUSE),
             silence: Duration(SILENCE),
             reconnect_timeout: Duration(4 * SILENCE),
-            listens: Duration(0),
-            alone: false,
+            discovery_time: Duration(0),
+            is_embedded: false,
         };
         let machine = new_machine(network, process, settings.clone(), None);
         network.due(process, TICK, TimerEvent::Tick);
@@ -157,7 +157,7 @@ impl Controller {
     pub(super) fn restart(&mut self, network: &mut Network, has_store: bool) {
         let mut settings = self.settings.clone();
         if !has_store {
-            (self.store, settings.listens) = (None, LISTENS);
+            (self.store, settings.discovery_time) = (None, LISTENS);
         }
         self.machine = new_machine(network, self.process, settings, self.store.clone());
         self.ends.clear();

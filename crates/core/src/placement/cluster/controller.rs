@@ -83,10 +83,10 @@ struct FleetSize {
 impl Controller {
     /// Creates the controller of a cluster that, as far as it knows, does not exist yet.
     pub fn new(settings: ControllerSettings, secrets: Secrets, now: Instant) -> Self {
-        let discovery = Discovery::new(now, now + settings.listens);
+        let discovery = Discovery::new(now, now + settings.discovery_time);
         let scaler = settings.scaling.map(Scaler::new);
         let target = settings.scaling.map_or(0, |scaling| scaling.least.max(settings.hosts));
-        let rebalancer = settings.rebalance.filter(|_| settings.moves).map(Rebalancer::new);
+        let rebalancer = settings.rebalance_pause.filter(|_| settings.migrates).map(Rebalancer::new);
         Controller {
             settings,
             secrets,
@@ -132,7 +132,7 @@ impl Controller {
             self.hosts.entry(*host).or_insert_with(|| Host::new(*copies, MemberStage::Serving, liveness));
         }
         // In the same process as the controller, the only balancer of the map has died with it.
-        for (balancer, address) in map.balancers.iter().filter(|_| !self.settings.alone) {
+        for (balancer, address) in map.balancers.iter().filter(|_| !self.settings.is_embedded) {
             let new =
                 || Balancer { address: *address, stage: MemberStage::Serving, liveness, silent_hosts: BTreeSet::new() };
             self.balancers.entry(*balancer).or_insert_with(new);
@@ -227,7 +227,7 @@ impl Controller {
         let liveness = Liveness::new(now, true);
         let is_in = self.latest().is_some_and(|map| map.has_host(host));
         let stage = if is_in { MemberStage::Serving } else { MemberStage::Starting };
-        let others = self.has_part(partition_of(host, self.settings.most_hosts));
+        let others = self.has_part(partition_of(host, self.settings.max_hosts));
         let epoch = self.epoch();
         match self.hosts.get_mut(&host) {
             // An earlier controller has assigned the ID to this host, which was in no map, and this
@@ -239,7 +239,7 @@ impl Controller {
             // A host that was in a map without having received it has done nothing under it, and
             // joins as a new one.
             None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
-            None if others && !is_in => return Err(Refusal::Hosts(self.settings.most_hosts)),
+            None if others && !is_in => return Err(Refusal::Hosts(self.settings.max_hosts)),
             None => drop(self.hosts.insert(host, Host::new(copies, stage, liveness))),
         }
         self.joined = self.joined.max(host.0.saturating_add(1));
@@ -324,7 +324,7 @@ impl Controller {
         if let Some(map) = record.map.filter(|map| map.buckets.is_complete() && map.epoch() > known) {
             let fits = map.balancers.iter().all(|(balancer, _)| balancer.0 < BalancerId::COUNT);
             let parts: BTreeSet<u16> =
-                map.hosts.iter().map(|(host, _)| partition_of(*host, self.settings.most_hosts)).collect();
+                map.hosts.iter().map(|(host, _)| partition_of(*host, self.settings.max_hosts)).collect();
             if !fits || parts.len() < map.hosts.len() {
                 return Err(Refusal::OtherCluster);
             }
@@ -341,7 +341,7 @@ impl Controller {
 
     /// Returns the ID of the next host: one whose pool partition may be assigned.
     fn next_host(&self) -> Result<HostId, Refusal> {
-        let parts = self.settings.most_hosts;
+        let parts = self.settings.max_hosts;
         let mut unknown = false;
         for number in self.joined..self.joined.saturating_add(parts) {
             let part = partition_of(HostId(number), parts);
@@ -364,7 +364,7 @@ impl Controller {
     /// Returns true if a host has a pool partition, or may still have it.
     fn has_part(&self, part: u16) -> bool {
         let maps = self.map.iter().chain(&self.next).flat_map(|map| &map.hosts).map(|(host, _)| host);
-        self.hosts.keys().chain(maps).any(|host| partition_of(*host, self.settings.most_hosts) == part)
+        self.hosts.keys().chain(maps).any(|host| partition_of(*host, self.settings.max_hosts) == part)
     }
 
     /// Records the pool partitions of departed hosts from which UEs of this host use addresses in
@@ -485,7 +485,7 @@ impl Controller {
     /// Returns the wanted number of hosts including idle ones, and how many of them are missing.
     pub fn missing_hosts(&self) -> (usize, usize) {
         let Some(scaling) = &self.settings.scaling else { return (0, 0) };
-        let all = (self.fleet_size.target + scaling.idle).min(usize::from(self.settings.most_hosts));
+        let all = (self.fleet_size.target + scaling.idle).min(usize::from(self.settings.max_hosts));
         let there = self.hosts.keys().filter(|host| !self.drain.hosts.contains(host)).count();
         (all, all.saturating_sub(there))
     }
@@ -725,10 +725,10 @@ impl Controller {
             None => Some(BucketMap::first(&parts)),
             Some(map) if !same => Some(map.buckets.next(&parts)),
             Some(_) if self.settled || !self.catch_up.is_complete() => return,
-            Some(_) if !self.settings.moves => None,
+            Some(_) if !self.settings.migrates => None,
             // Next step of a migration: all hosts have the copies that the last one requires.
             Some(map) => {
-                let switch = || map.buckets.switch(&parts, self.settings.at_once);
+                let switch = || map.buckets.switch(&parts, self.settings.max_migrating_buckets);
                 map.buckets.prepare(&parts).or_else(switch)
             }
         };
@@ -742,7 +742,7 @@ impl Controller {
                     .map_or_else(Vec::new, |map| lost_partitions(map, &ids, &self.settings, self.settled));
                 self.next = Some(ClusterMap { hosts, buckets, balancers, joined: self.joined, lost, leaving });
             }
-            None => self.on_migration_complete(leaving.len() == hosts.len() || !self.settings.moves),
+            None => self.on_migration_complete(leaving.len() == hosts.len() || !self.settings.migrates),
         }
     }
 

@@ -71,7 +71,7 @@ pub(super) fn lost_partitions(
         let mut owned = map.buckets.buckets_owned_by(*host);
         owned.any(|owners| !settings.lossless || !settled || !owners.replicas().any(|replica| next.contains(&replica)))
     };
-    let lost = gone.filter(loses).map(|host| partition_of(host, settings.most_hosts));
+    let lost = gone.filter(loses).map(|host| partition_of(host, settings.max_hosts));
     let all: BTreeSet<u16> = map.lost.iter().copied().chain(lost).collect();
     all.into_iter().collect()
 }

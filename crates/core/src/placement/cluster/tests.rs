@@ -14,17 +14,17 @@ const MS: u64 = 1000;
 fn settings(hosts: usize) -> ControllerSettings {
     ControllerSettings {
         hosts,
-        most_hosts: 16,
+        max_hosts: 16,
         lossless: true,
         replicas: vec![1, 1],
-        moves: true,
-        at_once: 4096,
+        migrates: true,
+        max_migrating_buckets: 4096,
         scaling: None,
-        rebalance: None,
+        rebalance_pause: None,
         silence: Duration::from_millis(200),
         reconnect_timeout: Duration::from_secs(1),
-        listens: Duration::from_millis(600),
-        alone: false,
+        discovery_time: Duration::from_millis(600),
+        is_embedded: false,
     }
 }
 
@@ -461,8 +461,10 @@ fn joined_host_without_ran_nodes_gets_no_buckets() {
 #[test]
 fn buckets_go_from_living_hosts_a_part_at_a_time() {
     let now = Instant(5_000 * MS);
-    let mut bench =
-        Bench::from_controller(Controller::new(ControllerSettings { at_once: 512, ..settings(2) }, SECRETS, now), now);
+    let mut bench = Bench::from_controller(
+        Controller::new(ControllerSettings { max_migrating_buckets: 512, ..settings(2) }, SECRETS, now),
+        now,
+    );
     bench.pass(700);
     (0..2).for_each(|n| assert_eq!(bench.host(n), HostId(n)));
     bench.balancer(100);
@@ -688,7 +690,7 @@ impl World {
 
 #[test]
 fn unused_partition_of_departed_host_is_reused() {
-    let mut bench = Bench::with(ControllerSettings { most_hosts: 4, ..settings(3) }, 1);
+    let mut bench = Bench::with(ControllerSettings { max_hosts: 4, ..settings(3) }, 1);
     let report = |bench: &mut Bench, used: &[(u16, &[u16])]| {
         let epoch = bench.epoch();
         for (host, parts) in used {
@@ -730,7 +732,7 @@ fn unused_partition_of_departed_host_is_reused() {
 #[test]
 fn partition_of_lost_ues_is_not_reused() {
     for lossless in [true, false] {
-        let mut bench = Bench::with(ControllerSettings { most_hosts: 3, lossless, ..settings(2) }, 1);
+        let mut bench = Bench::with(ControllerSettings { max_hosts: 3, lossless, ..settings(2) }, 1);
         bench.host(2);
         bench.settle();
         // Both hosts of some buckets at once, or one host whose copies may lag.

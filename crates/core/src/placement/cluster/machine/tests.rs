@@ -44,20 +44,20 @@ struct Fixture {
 
 impl Fixture {
     /// Creates a controller that stores its maps, and listens for this time.
-    fn new(listens: Duration) -> Self {
+    fn new(discovery_time: Duration) -> Self {
         let settings = ControllerSettings {
             hosts: 1,
-            most_hosts: 16,
+            max_hosts: 16,
             lossless: false,
             replicas: vec![0],
-            moves: true,
-            at_once: 4096,
+            migrates: true,
+            max_migrating_buckets: 4096,
             scaling: None,
-            rebalance: None,
+            rebalance_pause: None,
             silence: SILENCE,
             reconnect_timeout: Duration(4 * SILENCE.0),
-            listens,
-            alone: false,
+            discovery_time,
+            is_embedded: false,
         };
         let now = Instant(1_000_000_000);
         let controller = Controller::new(settings, Secrets { tmsi_key: [1; 16], recovery: 1 }, now);

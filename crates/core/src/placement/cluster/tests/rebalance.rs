@@ -5,7 +5,7 @@ use super::*;
 const PAUSE: Duration = Duration::from_secs(2);
 
 fn with_rebalance(settings: ControllerSettings) -> ControllerSettings {
-    ControllerSettings { rebalance: Some(PAUSE), at_once: 512, ..settings }
+    ControllerSettings { rebalance_pause: Some(PAUSE), max_migrating_buckets: 512, ..settings }
 }
 
 /// Lets hosts report their load for a time, each half of its CPU in the mean. The load of the
@@ -82,7 +82,7 @@ fn equal_weights_stay_without_the_setting() {
     assert!(bench.controller.record().points.is_empty());
     assert!(bench.controller.weights().iter().all(|(_, weight)| (*weight - 1.0).abs() < 1e-9));
     // Hosts that cannot migrate anything keep their weights, too.
-    let mut bench = settled(ControllerSettings { moves: false, ..with_rebalance(settings(3)) });
+    let mut bench = settled(ControllerSettings { migrates: false, ..with_rebalance(settings(3)) });
     assert_eq!(run(&mut bench, &heavy, 3.0, 10_000), []);
 }
 
@@ -114,7 +114,7 @@ fn restarted_controller_keeps_weights() {
     for (record, setting, is_same) in
         [(state.clone(), Some(PAUSE), true), (known.clone(), Some(PAUSE), true), (state, None, false)]
     {
-        let settings = ControllerSettings { rebalance: setting, ..with_rebalance(settings(3)) };
+        let settings = ControllerSettings { rebalance_pause: setting, ..with_rebalance(settings(3)) };
         let mut next = Bench::from_controller(Controller::restore(settings, record, bench.now), bench.now);
         for n in 0..3 {
             let past = Some(RejoinInfo { id: HostId(n), record: known.clone() });

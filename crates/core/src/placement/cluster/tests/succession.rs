@@ -4,7 +4,7 @@ use super::*;
 
 /// Returns a cluster whose controller runs in its only balancer and which has made several maps.
 fn with_single_balancer(hosts: u16) -> Bench {
-    let mut bench = Bench::with(ControllerSettings { alone: true, ..settings(hosts.into()) }, 1);
+    let mut bench = Bench::with(ControllerSettings { is_embedded: true, ..settings(hosts.into()) }, 1);
     bench.settle();
     bench
 }
@@ -13,7 +13,7 @@ fn with_single_balancer(hosts: u16) -> Bench {
 /// joins.
 fn successor(before: &Bench) -> Bench {
     let other = Secrets { tmsi_key: [9; 16], recovery: 77 };
-    let alone = ControllerSettings { alone: true, ..settings(before.hosts().len()) };
+    let alone = ControllerSettings { is_embedded: true, ..settings(before.hosts().len()) };
     Bench::from_controller(Controller::new(alone, other, before.now), before.now)
 }
 
