@@ -428,9 +428,10 @@ impl SmfRequestHandler {
                 Err(problem) => reply.send(Reply::problem(&problem)),
                 Ok(supi) => {
                     let mask = (1 << amf::NUMBER_BITS) - 1;
-                    let wants = Some((number & mask, mask));
+                    let requested_session = Some((number & mask, mask));
                     let (content, unreached, sm_context, created) = (N1N2Content::default(), None, None, None);
-                    let transfer = N1N2Transfer { token, psi: 0, content, unreached, sm_context, created, wants };
+                    let transfer =
+                        N1N2Transfer { token, psi: 0, content, unreached, sm_context, created, requested_session };
                     let event = SmfEvent::Transfer { supi, key: 0, transfer: Box::new(transfer), input: 0 };
                     self.put(event, (token, PendingReply { supi, reply, pending: None }));
                 }
@@ -534,7 +535,7 @@ fn transfer(supi: &str, token: u64, message: &Message) -> Result<DecodedTransfer
     }
     let unreached = data.failure_uri.filter(|uri| uri.len() <= MAX_URI_OCTETS);
     let sm_context = translate::piggybacked(message)?;
-    let transfer = N1N2Transfer { token, psi, content, unreached, sm_context, created: None, wants: None };
+    let transfer = N1N2Transfer { token, psi, content, unreached, sm_context, created: None, requested_session: None };
     Ok(DecodedTransfer { supi, transfer, created: data.vireo_created })
 }
 

@@ -64,7 +64,7 @@ pub struct Link {
     holder: Option<BalancerId>,
     pending_pfcp: PendingPfcp,
     /// True if there may be several balancers.
-    several: bool,
+    has_other_balancers: bool,
     /// Maps that the host has not adopted yet, and the last one that it has.
     maps: VecDeque<Box<ClusterMap>>,
     adopted: Option<Box<ClusterMap>>,
@@ -145,7 +145,7 @@ impl Link {
             was_in: false,
             holder: None,
             pending_pfcp: PendingPfcp::default(),
-            several: !config.controllers.is_empty(),
+            has_other_balancers: !config.controllers.is_empty(),
             maps: VecDeque::new(),
             adopted: None,
             barriers: Barriers::default(),
@@ -358,7 +358,7 @@ impl Link {
         let RanOutput::Ngap { ue, key, pdu, .. } = output else { return };
         self.on_undelivered(!sent);
         // Without other balancers there is no other association.
-        let unsent = ue.filter(|_| self.several).map(|ue| UnackedMessage { assoc, ue, key, pdu });
+        let unsent = ue.filter(|_| self.has_other_balancers).map(|ue| UnackedMessage { assoc, ue, key, pdu });
         match self.balancers.get_mut(&BalancerId(assoc.balancer())).filter(|_| sent) {
             Some(connection) => connection.unacked.add(unsent),
             None => {

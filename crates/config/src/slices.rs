@@ -66,8 +66,10 @@ pub(super) fn data(file: &File, slices: &[SliceConfig], dnns: &[DnnConfig], prob
 /// Returns the slices with the IoT profile.
 pub(super) fn lean(slices: &[SliceConfig], dnns: &[DnnConfig]) -> Vec<LeanSlice> {
     let simple = slices.iter().filter(|slice| slice.profile == SliceProfile::Iot);
-    let alone = slices.len() == 1;
-    simple.map(|slice| LeanSlice { snssai: Some(slice.snssai), dnns: served_dnns(slice, dnns), alone }).collect()
+    let is_only_slice = slices.len() == 1;
+    simple
+        .map(|slice| LeanSlice { snssai: Some(slice.snssai), dnns: served_dnns(slice, dnns), is_only_slice })
+        .collect()
 }
 
 /// Returns the data networks that only this slice reaches. A session in such a data network belongs

@@ -644,10 +644,13 @@ fn iot_slice_reaches_core_and_user_plane() {
     let profiles: Vec<_> = config.core.slices.iter().map(|slice| (slice.name.as_str(), slice.profile)).collect();
     assert_eq!(profiles, [("meters", SliceProfile::Iot), ("phones", SliceProfile::Full)]);
     let meters = Some(Snssai { sst: 3, sd: None });
-    let lean = LeanSlice { snssai: meters, dnns: vec!["meters".parse().expect("a DNN")], alone: false };
+    let lean = LeanSlice { snssai: meters, dnns: vec!["meters".parse().expect("a DNN")], is_only_slice: false };
     assert_eq!(config.upf.expect("the embedded UPF").lean, [lean]);
     let alone = load("slice.a = { snssai = { sst = 3 }, profile = 'iot' }").expect("sound");
-    assert_eq!(alone.upf.expect("the embedded UPF").lean, [LeanSlice { snssai: meters, dnns: vec![], alone: true }]);
+    assert_eq!(
+        alone.upf.expect("the embedded UPF").lean,
+        [LeanSlice { snssai: meters, dnns: vec![], is_only_slice: true }]
+    );
     let toy = problem("slice.a = { snssai = { sst = 1 }, profile = 'toy' }");
     assert!(toy.contains("toy") && toy.contains("iot"), "{toy}");
 }

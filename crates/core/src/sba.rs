@@ -220,7 +220,7 @@ pub struct N1N2Transfer {
     pub created: Option<ImpliedCreateResponse>,
     /// Number and mask: nothing is transferred. The SMF requests the SM context of the session
     /// whose number equals this under the mask, because the SMF knows only its lowest bits.
-    pub wants: Option<(SessionNumber, SessionNumber)>,
+    pub requested_session: Option<(SessionNumber, SessionNumber)>,
 }
 
 /// Response to [`SmfRequest::Create`], where the first [`N1N2Transfer`] implies it (`state.answer =

@@ -29,7 +29,7 @@ pub const RENEWAL_INTERVAL: Duration = Duration::from_secs(LIFE.as_secs() / 8);
 pub struct DatabaseJob {
     pub name: Name,
     /// Name by which the requester knows it: for a shared record, the requester's part of it.
-    pub of: Name,
+    pub requester_name: Name,
     pub operation: DatabaseOperation,
     /// The transaction that needs the operation.
     pub kind: Transaction,
@@ -323,9 +323,9 @@ impl Database {
     }
 
     fn finish(&self, pending: Pending, result: OperationResult, done: &mut impl FnMut(Name, OperationResult)) {
-        let DatabaseJob { of, operation, kind, .. } = pending.job;
+        let DatabaseJob { requester_name, operation, kind, .. } = pending.job;
         self.metrics.state_operation(self.function, kind, operation.state_operation(), pending.since.elapsed());
-        done(of, result);
+        done(requester_name, result);
     }
 }
 
@@ -339,7 +339,7 @@ fn abandon_expired(waiting: &mut VecDeque<Pending>, now: Instant, done: &mut imp
             let error = RecordError::Down("deadline expired".into());
             let loads = matches!(pending.job.operation, DatabaseOperation::Load);
             done(
-                pending.job.of,
+                pending.job.requester_name,
                 if loads { OperationResult::Loaded(Err(error)) } else { OperationResult::Changed(Err(error)) },
             );
         }
@@ -425,7 +425,7 @@ mod tests {
 
     fn commit(deadline: Option<Instant>) -> DatabaseJob {
         let operation = DatabaseOperation::Commit { expected: 0, octets: vec![1] };
-        DatabaseJob { name: NAME, of: NAME, operation, kind: Transaction::CreateSmContext, deadline }
+        DatabaseJob { name: NAME, requester_name: NAME, operation, kind: Transaction::CreateSmContext, deadline }
     }
 
     #[test]

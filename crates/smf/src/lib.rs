@@ -193,11 +193,11 @@ impl Smf {
         let now = clock();
         // The database wait is shorter than the total time that an AMF waits for a response.
         let timeout = (sbi.timeout * sbi.attempts * 2 / 3).into();
-        let carries = state.carry == StateCarry::Piggyback;
-        let found = DurableRecords::from_state(&state).filter(|_| !carries);
+        let piggybacks = state.carry == StateCarry::Piggyback;
+        let found = DurableRecords::from_state(&state).filter(|_| !piggybacks);
         let found = found.map(|keeping| recovery::open(&keeping, timeout, recovery_time_stamp(now))).transpose()?;
         let (storage_kind, stamp) = match &found {
-            _ if carries => (SessionStorage::Amf(timeout), NEVER),
+            _ if piggybacks => (SessionStorage::Amf(timeout), NEVER),
             Some(OpenedRecords { storage_kind, before, .. }) => (*storage_kind, before.recovery),
             None => (SessionStorage::Memory, recovery_time_stamp(now)),
         };
@@ -218,7 +218,7 @@ impl Smf {
         let status = Arc::new(SmfStatus { started, sessions, upfs: Mutex::new(upfs) });
         let stop = Arc::new(AtomicBool::new(false));
         let mut sessions = Sessions::new(core, sbi.root(endpoint.address()), StdRng::from_os_rng(), storage_kind);
-        let mut takes_over = carries;
+        let mut takes_over = piggybacks;
         let mut database = None;
         if let Some(OpenedRecords {
             records,

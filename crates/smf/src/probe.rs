@@ -52,7 +52,7 @@ pub fn piggybacked_sm_context(config: CoreConfig) -> Vec<u8> {
         addresses,
         rng,
         stored: true,
-        carries: true,
+        piggybacks: true,
         with_upf: false,
     };
     let turn = SmEvent::Create(Box::new((asked, DnnSubscription::default())));

@@ -211,7 +211,7 @@ pub(super) struct TransactionEnv {
     /// them.
     pub(super) stored: bool,
     /// True if an SMF may not know the SM contexts of other sessions (piggyback).
-    pub(super) carries: bool,
+    pub(super) piggybacks: bool,
     /// True if UPFs have parts in the UE records.
     pub(super) with_upf: bool,
 }

@@ -171,7 +171,7 @@ struct DatabaseBackend {
     /// Format of UPF parts; only if UE records are shared.
     shares: Option<Format>,
     /// True if the AMF stores the SM contexts instead of a database.
-    carries: bool,
+    piggybacks: bool,
     /// SM contexts in memory, with the base of their next commit. Only with one commit per
     /// procedure, or with piggyback, whose version is their own.
     in_memory: FxHashMap<Ltmsi, (Box<Session>, RecordBase)>,
@@ -199,7 +199,7 @@ impl Sessions {
     pub(super) fn new(config: CoreConfig, root: String, mut rng: StdRng, storage_kind: SessionStorage) -> Self {
         // A random start avoids the numbers of a previous SMF.
         let next = rng.next_u32();
-        let stored = |persist, codec, timeout, (shares, carries)| {
+        let stored = |persist, codec, timeout, (shares, piggybacks)| {
             let (lanes, jobs, in_memory) = (FxHashMap::default(), VecDeque::new(), FxHashMap::default());
             SessionBackend::Database(Box::new(DatabaseBackend {
                 lanes,
@@ -208,11 +208,11 @@ impl Sessions {
                 persist,
                 codec,
                 shares,
-                carries,
+                piggybacks,
                 in_memory,
             }))
         };
-        let (backend, carries) = match storage_kind {
+        let (backend, piggybacks) = match storage_kind {
             SessionStorage::Memory | SessionStorage::Shm => (SessionBackend::Memory(FxHashMap::default()), false),
             SessionStorage::Database(StorageConfig { persist, codec, scope, octets, timeout }) => {
                 (stored(persist, codec, timeout, (scope.is_shared().then_some(octets), false)), false)
@@ -231,7 +231,7 @@ impl Sessions {
                 addresses,
                 rng,
                 stored: storage_kind.is_persistent(),
-                carries,
+                piggybacks,
                 with_upf,
             },
             backend,
@@ -457,7 +457,7 @@ impl Sessions {
             SessionBackend::Database(stored) => match (stored.in_memory.remove(&ltmsi), &task.turn) {
                 (Some((session, known)), _) => self.carry_out(ltmsi, task, Some(session), known, now),
                 (None, SmEvent::Create(_)) if !shared => self.carry_out(ltmsi, task, None, RecordBase::default(), now),
-                (None, _) if stored.carries => self.fetch(ltmsi, task, now),
+                (None, _) if stored.piggybacks => self.fetch(ltmsi, task, now),
                 (None, _) => self.put(ltmsi, DatabaseOperation::Load, Running::Loading(task)),
             },
         }
@@ -476,7 +476,7 @@ impl Sessions {
         // procedure is not abandoned.
         let patient = matches!(running, Running::Checking(_)) || stored.persist == StatePersist::Procedure;
         let deadline = if patient && !matches!(operation, DatabaseOperation::Load) { None } else { task.deadline };
-        stored.jobs.push_back(DatabaseJob { name, of, operation, kind: task.kind, deadline });
+        stored.jobs.push_back(DatabaseJob { name, requester_name: of, operation, kind: task.kind, deadline });
         stored.lanes.entry(ltmsi).or_default().running = Some(running);
     }
 
@@ -501,7 +501,7 @@ impl Sessions {
         let codec = match &self.backend {
             SessionBackend::Memory(_) => return self.complete(ltmsi, task, outcome, None, now),
             SessionBackend::Shm(_) => return self.commit_to_shm(ltmsi, task, outcome, known, now),
-            SessionBackend::Database(stored) if stored.carries => {
+            SessionBackend::Database(stored) if stored.piggybacks => {
                 let mut known = known;
                 known.version = known.version.saturating_add(outcome.changed.into());
                 return self.complete(ltmsi, task, outcome, Some(known), now);
@@ -572,7 +572,7 @@ impl Sessions {
             return self.next(ltmsi, now);
         };
         match self.decoded(found) {
-            Some((session, known)) if self.carries() => self.on_fetched(ltmsi, task, session, known, now),
+            Some((session, known)) if self.piggybacks() => self.on_fetched(ltmsi, task, session, known, now),
             Some((session, known)) => self.carry_out(ltmsi, task, Some(session), known, now),
             None => {
                 tracing::error!("record is no SM context of this release; check state.key");
@@ -679,8 +679,8 @@ impl Sessions {
                 if let (Some(version), Some(entry)) = (given, self.index.get_mut(&ltmsi)) {
                     entry.sent_version = version;
                 }
-                let later =
-                    later.filter(|known| !self.carries() || self.must_stay_in_memory(ltmsi, &session, known.version));
+                let later = later
+                    .filter(|known| !self.piggybacks() || self.must_stay_in_memory(ltmsi, &session, known.version));
                 match (&mut self.backend, later) {
                     (SessionBackend::Memory(sessions), _) => drop(sessions.insert(ltmsi, session)),
                     (SessionBackend::Shm(here), later) => {
@@ -751,7 +751,7 @@ impl Sessions {
         }
         let renewed = match &self.backend {
             SessionBackend::Memory(_) => None,
-            SessionBackend::Database(stored) if stored.carries => None,
+            SessionBackend::Database(stored) if stored.piggybacks => None,
             SessionBackend::Database(_) | SessionBackend::Shm(_) => Some(now + RENEWAL_INTERVAL),
         };
         let due = vireo_core::smf::deadline(&session.sm).into_iter().chain(renewed).min();

@@ -92,7 +92,7 @@ pub struct LeanSlice {
     /// Data networks whose sessions belong to the slice if they name no S-NSSAI.
     pub dnns: Vec<Dnn>,
     /// True for the only slice: all sessions that name no S-NSSAI belong to it.
-    pub alone: bool,
+    pub is_only_slice: bool,
 }
 
 /// A data network of the UPF.

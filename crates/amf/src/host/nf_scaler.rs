@@ -150,7 +150,7 @@ impl Host {
         self.weigh();
         self.replace_failed_launches();
         self.workers.scaler.worked = self.workers.pools.iter().any(|nf| !nf.queue.is_empty())
-            || !self.workers.scaler.late.is_empty()
+            || !self.workers.scaler.late_decisions.is_empty()
             || self.admission.overload.is_on();
     }
 
@@ -174,17 +174,17 @@ impl Host {
         }
         for pool_id in self.workers.pools.pool_ids() {
             let count = if late.contains_key(&pool_id) {
-                self.workers.scaler.late.get(&pool_id).map_or(1, |n| n + 1)
+                self.workers.scaler.late_decisions.get(&pool_id).map_or(1, |n| n + 1)
             } else {
                 0
             };
             if count == 0 {
-                self.workers.scaler.late.remove(&pool_id);
+                self.workers.scaler.late_decisions.remove(&pool_id);
             } else {
-                self.workers.scaler.late.insert(pool_id, count);
+                self.workers.scaler.late_decisions.insert(pool_id, count);
             }
             if count >= PERSISTENT {
-                self.workers.scaler.late.remove(&pool_id);
+                self.workers.scaler.late_decisions.remove(&pool_id);
                 self.scale_out(pool_id);
             }
             self.scale_in(pool_id);
@@ -226,16 +226,16 @@ impl Host {
         let (count, last) = (of().count(), of().last().map(|(at, _)| at));
         let unified = pool_id.kind.is_none();
         if count < 2 || waiting > 0 || unified {
-            self.workers.scaler.quiet.remove(&pool_id);
+            self.workers.scaler.quiet_decisions.remove(&pool_id);
             return;
         }
-        let quiet = self.workers.scaler.quiet.entry(pool_id).or_default();
+        let quiet = self.workers.scaler.quiet_decisions.entry(pool_id).or_default();
         *quiet += 1;
         if *quiet >= QUIET
             && let Some(last) = last
             && self.workers.pools.retire(last)
         {
-            self.workers.scaler.quiet.remove(&pool_id);
+            self.workers.scaler.quiet_decisions.remove(&pool_id);
             tracing::info!(?pool_id, "NF removed from a pool");
         }
     }

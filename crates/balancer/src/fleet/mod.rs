@@ -75,7 +75,7 @@ impl FleetConfig<'_> {
             stale: (self.cluster.load_report_interval * STALE).into(),
             misses: assignment.heartbeat.1,
             endpoints: self.endpoints.iter().copied().filter(|address| !address.is_unspecified()).collect(),
-            several: true,
+            has_other_balancers: true,
         }
     }
 }

@@ -46,7 +46,7 @@ impl Fleet {
     /// Returns a snapshot, and the sockets in the order that [`Fleet::resume`] expects. Returns
     /// `None` if a connection cannot be transferred, because it uses TLS.
     pub(crate) fn snapshot(&self) -> Option<(FleetSnapshot, Vec<BorrowedFd<'_>>)> {
-        let controller = self.io.controller.snapshot(self.machine.settings().several)?;
+        let controller = self.io.controller.snapshot(self.machine.settings().has_other_balancers)?;
         let mut sockets = vec![self.io.listener.as_fd()];
         if controller.stream.is_some() {
             sockets.extend(self.io.controller.fd());

@@ -367,7 +367,7 @@ fn late_transfer_session_is_released() {
         assert_eq!((stages(&lab)[0], smf.new_requests(&lab)), ((RemoteStage::Ending, false), vec![]));
         let transfer = |created| {
             let (content, sm_context) = (content.clone(), left.clone());
-            N1N2Transfer { token: 9, psi: 5, content, unreached: None, sm_context, created, wants: None }
+            N1N2Transfer { token: 9, psi: 5, content, unreached: None, sm_context, created, requested_session: None }
         };
         let notes = lab.notes.len();
         lab.event(Event::Transfer(transfer(created(number, &reference))));
@@ -404,7 +404,7 @@ fn transfer_of_other_request_is_ignored() {
             unreached: None,
             sm_context: None,
             created,
-            wants: None,
+            requested_session: None,
         })
     };
     lab.event(transfer(false, "http://smf/other"));
@@ -472,8 +472,9 @@ fn piggybacked_context_is_of_last_answer() {
     assert_eq!(new_updates(&lab, &mut smf), [(SmfUpdateRequest::Activate, 5)], "it is asked again");
     // A UPF report has the SMF request the SM context from the AMF.
     let wants = |number| {
-        let (content, unreached, sm_context, wants) = (N1N2Content::default(), None, None, Some((number, 0x3fff)));
-        N1N2Transfer { token: 9, psi: 0, content, unreached, sm_context, created: None, wants }
+        let (content, unreached, sm_context, requested_session) =
+            (N1N2Content::default(), None, None, Some((number, 0x3fff)));
+        N1N2Transfer { token: 9, psi: 0, content, unreached, sm_context, created: None, requested_session }
     };
     for (name, known) in [(number, true), (1, false)] {
         lab.event(Event::Transfer(wants(name)));

@@ -402,7 +402,7 @@ fn settings(network: &Network, (balancer, serve): (BalancerId, Serve), secrets: 
         stale: Duration::from_secs(1),
         misses: MISSES,
         endpoints: Vec::new(),
-        several: network.has_several_balancers,
+        has_other_balancers: network.has_several_balancers,
     }
 }
 

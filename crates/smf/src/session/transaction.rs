@@ -288,7 +288,7 @@ impl SmTransaction<'_> {
     /// Returns a new establishment request if the UPF rejects the address as used. A previous SMF
     /// has allocated that address; it now stays marked as used.
     fn other_address(&mut self, message: &[u8]) -> Option<Output> {
-        let TransactionEnv { config, addresses, carries: true, .. } = &mut *self.env else { return None };
+        let TransactionEnv { config, addresses, piggybacks: true, .. } = &mut *self.env else { return None };
         let sm = &mut self.session.sm;
         let dnn = config.dnn(&sm.terms.dnn, sm.terms.snssai)?;
         // A static address is not replaced by another one.

@@ -17,7 +17,7 @@ impl Sessions {
             Ok(asked) => asked,
             Err(problem) => return Err((reply, Reply::problem(&problem))),
         };
-        asked.piggyback = asked.piggyback.filter(|_| self.carries());
+        asked.piggyback = asked.piggyback.filter(|_| self.piggybacks());
         asked.record = brought.as_ref().map(|brought| brought.record);
         let ue = (asked.supi, asked.psi);
         let before = self.by_ue.get(&ue).copied();
@@ -54,7 +54,7 @@ impl Sessions {
         // released only if this SMF has it in memory.
         if let Some(before) = before {
             self.by_ue.remove(&ue);
-            if !self.carries() || self.is_held(before) {
+            if !self.piggybacks() || self.is_held(before) {
                 self.enqueue(before, SmEvent::Forgotten, Transaction::Other, now);
             }
         }

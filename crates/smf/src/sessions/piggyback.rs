@@ -21,8 +21,8 @@ use vireo_ops::sbi::translate::{self, reply_with_piggyback, with_piggyback};
 
 impl Sessions {
     /// Returns true if SM contexts are piggybacked.
-    pub(super) fn carries(&self) -> bool {
-        matches!(&self.backend, SessionBackend::Database(stored) if stored.carries)
+    pub(super) fn piggybacks(&self) -> bool {
+        matches!(&self.backend, SessionBackend::Database(stored) if stored.piggybacks)
     }
 
     /// Returns true if an SM context is in memory or has a transaction in progress.
@@ -44,7 +44,7 @@ impl Sessions {
     ///
     /// Returns the response if the SM context is invalid or not the newest version.
     pub(super) fn find(&mut self, seid: Seid, message: &Message, now: Instant) -> Result<Option<Ltmsi>, Reply> {
-        let carried = match self.carries() {
+        let carried = match self.piggybacks() {
             true => translate::piggybacked(message).map_err(|problem| Reply::problem(&problem))?,
             false => None,
         };
@@ -113,7 +113,7 @@ impl Sessions {
     pub(super) fn ltmsi_of_unknown(&mut self, seid: Seid, message: &[u8]) -> Option<Ltmsi> {
         let kind = pfcp::Message::new(message).map(|message| message.message_type()).ok()?;
         let leads =
-            self.carries() && kind == MessageType::SESSION_REPORT_REQUEST && supi_seid::supi_of_seid(seid).is_some();
+            self.piggybacks() && kind == MessageType::SESSION_REPORT_REQUEST && supi_seid::supi_of_seid(seid).is_some();
         (leads && self.make_room(seid)).then(|| seid.ltmsi())
     }
 

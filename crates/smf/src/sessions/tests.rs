@@ -174,7 +174,7 @@ impl World {
         self.smf = World::start(self.storage_kind, self.lives);
         let (codec, scope) = (self.codec(), self.scope());
         let Some(records) = &mut self.records else {
-            assert!(self.smf.carries(), "its sessions are found again");
+            assert!(self.smf.piggybacks(), "its sessions are found again");
             return;
         };
         let before = recovery::load_previous(records, (codec, scope), 7).unwrap();
@@ -259,7 +259,7 @@ impl World {
                 self.transfers.push(message.value().unwrap());
                 self.takes_for_answer(of);
                 // The AMF replies, unless the SMF dies before it receives the reply.
-                if self.smf.carries() && self.implied.is_none() && !of.calls && !self.kill_if_due() {
+                if self.smf.piggybacks() && self.implied.is_none() && !of.calls && !self.kill_if_due() {
                     self.smf.on_transfer_result(of, N1N2TransferResult::Initiated, self.now);
                 }
             }
@@ -332,7 +332,7 @@ impl World {
             Kind::SESSION_DELETION_REQUEST => Kind::SESSION_DELETION_RESPONSE,
             _ => return true,
         };
-        if self.smf.carries() && self.kill_if_due() {
+        if self.smf.piggybacks() && self.kill_if_due() {
             return true;
         }
         let mut octets = Vec::new();
@@ -616,7 +616,7 @@ fn refused_session_names_its_cause() {
 
 #[test]
 fn session_unknown_to_amf_or_silent_upf_ends() {
-    for start in PLACES.into_iter().filter(|start| !start().smf.carries() && start().implied.is_none()) {
+    for start in PLACES.into_iter().filter(|start| !start().smf.piggybacks() && start().implied.is_none()) {
         let mut world = start();
         let path = world.create();
         world.transferred(&path, N1N2TransferResult::Unknown);

@@ -36,7 +36,7 @@ pub fn open(place: &StoreUrl) -> Result<Box<dyn RecordStore>, RecordError> {
     if let Some(nodes) = ["redis-cluster://", "rediss-cluster://"].iter().find_map(|scheme| url.strip_prefix(scheme)) {
         let nodes = nodes.split(',').filter(|node| !node.is_empty()).map(str::to_owned).collect();
         let tls = secured.then_some(tls);
-        let config = RedisClusterConfig { nodes, timeout, confirm, alone: true, tls };
+        let config = RedisClusterConfig { nodes, timeout, confirm, accepts_fewer: true, tls };
         return Ok(Box::new(RedisCluster::new(config, &prefix, life)));
     }
     if ["redis://", "rediss://", "redis+unix://", "unix://"].iter().any(|scheme| url.starts_with(scheme)) {

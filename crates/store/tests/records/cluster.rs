@@ -80,7 +80,7 @@ impl Cluster {
     fn config(&self, timeout: Duration) -> RedisClusterConfig {
         // One of the nodes does not answer.
         let nodes = [1, self.ports[4], self.ports[0]].iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        RedisClusterConfig { nodes, timeout, confirm: 1, alone: true, tls: None }
+        RedisClusterConfig { nodes, timeout, confirm: 1, accepts_fewer: true, tls: None }
     }
 
     /// Returns handles of the cluster. Every other handle has a timeout shorter than an election:
@@ -197,7 +197,7 @@ fn unreplicated_commit_is_not_confirmed() {
         cluster.nodes[replica].as_ref().unwrap().signal("-CONT");
     }
     until("it is confirmed", || store.load(&[name(1)]).is_ok_and(|found| found[0].is_some()));
-    // Without replicas, commits succeed only where `alone` allows it.
+    // Without replicas, commits succeed only where `accepts_fewer` allows it.
     (3..6).for_each(|replica| cluster.kill(replica));
     until("all know", || (0..3).all(|node| cluster.replicas(node) == 0));
     let mut version = 1;
@@ -212,7 +212,7 @@ fn unreplicated_commit_is_not_confirmed() {
             }
         }
     });
-    let config = RedisClusterConfig { alone: false, ..cluster.config(Duration::from_secs(1)) };
+    let config = RedisClusterConfig { accepts_fewer: false, ..cluster.config(Duration::from_secs(1)) };
     let mut strict = RedisCluster::new(config, "vireo", LIFE);
     let silent = strict.change(&[(name(3), Change::Commit { expected: 0, octets: b"a" })]).remove(0);
     assert!(matches!(silent, Err(RecordError::OutcomeUnknown(_))), "{silent:?}");

@@ -23,7 +23,7 @@ impl LeanSlice {
         let dnns = |slice: &LeanSlice| network.is_some_and(|named| slice.dnns.iter().any(|dnn| named.is(dnn.as_str())));
         all.iter().any(|slice| match request.snssai {
             Some(id) => slice.snssai == Some(id.0),
-            None => slice.alone || dnns(slice),
+            None => slice.is_only_slice || dnns(slice),
         })
     }
 }

@@ -255,15 +255,10 @@ impl PersistentUpf {
     /// Creates an instance without transactions. With `sharing`, control planes may commit the
     /// results of their requests.
     pub(crate) fn new(mode: WriterMode, codec: Codec, sharing: Option<SharedRecordConfig>) -> Self {
-        let (versions, writes_behind) =
-            ((mode == WriterMode::Sole).then(FxHashMap::default), mode == WriterMode::Behind);
-        PersistentUpf {
-            locations: PartLocations::new(sharing),
-            versions,
-            writes_behind,
-            codec,
-            ..PersistentUpf::default()
-        }
+        let locations = PartLocations::new(sharing);
+        let versions = (mode == WriterMode::Sole).then(FxHashMap::default);
+        let writes_behind = mode == WriterMode::Behind;
+        PersistentUpf { locations, versions, writes_behind, codec, ..PersistentUpf::default() }
     }
 
     /// Starts a new UPF, or restores the state of the previous one.
@@ -435,7 +430,7 @@ impl PersistentUpf {
         };
         self.jobs.push_back(DatabaseJob {
             name: self.locations.record(name),
-            of: name,
+            requester_name: name,
             operation: DatabaseOperation::Load,
             kind,
             deadline,
@@ -472,7 +467,7 @@ impl PersistentUpf {
                 let (operation, kind) = (DatabaseOperation::Load, commit.kind);
                 self.jobs.push_back(DatabaseJob {
                     name: self.locations.record(name),
-                    of: name,
+                    requester_name: name,
                     operation,
                     kind,
                     deadline: None,
@@ -654,8 +649,8 @@ impl PersistentUpf {
             Some(value) => DatabaseOperation::Put { known, value: value.clone() },
             None => DatabaseOperation::Remove { expected: version },
         };
-        let job =
-            DatabaseJob { name: self.locations.record(name), of: name, operation, kind: commit.kind, deadline: None };
+        let (record, kind) = (self.locations.record(name), commit.kind);
+        let job = DatabaseJob { name: record, requester_name: name, operation, kind, deadline: None };
         match self.versions.is_some() && commit.kind == Transaction::PfcpModification {
             // No other commit takes the room that was found for the modification.
             true => self.jobs.push_front(job),

@@ -217,7 +217,8 @@ fn new_tunnels_of_a_session_are_its_workers_too() {
 #[test]
 fn iot_session_is_lean_until_usage_is_needed() {
     let mut b = bench();
-    let meters = LeanSlice { snssai: Some(METERS), dnns: vec!["meters".parse().expect("a name")], alone: false };
+    let meters =
+        LeanSlice { snssai: Some(METERS), dnns: vec!["meters".parse().expect("a name")], is_only_slice: false };
     b.upf = Upf::new(Settings { lean: vec![meters], max_sessions: 64, ..b.upf.settings.clone() });
     b.associate();
     // by how much a packet increases the counter of the session's tunnel

@@ -131,7 +131,7 @@ impl World {
                     return vec![];
                 }
             }
-            out.extend(self.with(|stored, on| stored.on_result(on, job.of, done)));
+            out.extend(self.with(|stored, on| stored.on_result(on, job.requester_name, done)));
         }
         out
     }
@@ -327,7 +327,7 @@ fn update_writes_only_changed_parts() {
     world.send(&octets);
     let load = world.stored.jobs().pop_front().expect("a load");
     let done = world.execute(&load);
-    world.with(|stored, on| stored.on_result(on, load.of, done));
+    world.with(|stored, on| stored.on_result(on, load.requester_name, done));
     let jobs = world.stored.jobs().make_contiguous();
     let [DatabaseJob { operation: DatabaseOperation::Put { value, .. }, .. }] = jobs else { panic!("{jobs:?}") };
     let mut names: Vec<_> = codec.parts(value).iter().map(|part| part.name).collect();
@@ -448,7 +448,7 @@ fn nothing_leaves_before_it_is_committed() {
     assert_eq!(world.send(&octets), vec![]);
     let job = world.stored.jobs().pop_front().expect("a load");
     let done = world.execute(&job);
-    assert_eq!(world.with(|stored, on| stored.on_result(on, job.of, done)), vec![], "it is committed");
+    assert_eq!(world.with(|stored, on| stored.on_result(on, job.requester_name, done)), vec![], "it is committed");
     assert_eq!((world.bench.upf.sessions(), world.written()), (1, 0));
     assert_eq!(world.send(&octets), vec![]);
     assert_eq!(world.stored.jobs().len(), 1);
@@ -705,7 +705,7 @@ fn check_database_failure(codec: Codec) {
     let job = world.stored.jobs().pop_front().expect("a load");
     assert!(job.deadline.is_some(), "it is not waited for without end");
     let down = OperationResult::Loaded(Err(RecordError::Down("gone".into())));
-    let out = world.with(|stored, on| stored.on_result(on, job.of, down));
+    let out = world.with(|stored, on| stored.on_result(on, job.requester_name, down));
     let message = Message::new(&out[0].1).expect("sound");
     let response = SessionModificationResponse::parse(&message).expect("an answer");
     assert_eq!((message.seid(), response.cause), (CP_SEID, Cause::SYSTEM_FAILURE));
@@ -721,13 +721,13 @@ fn check_database_failure(codec: Codec) {
     world.send(&octets);
     let load = world.stored.jobs().pop_front().expect("a load");
     let done = world.execute(&load);
-    world.with(|stored, on| stored.on_result(on, load.of, done));
+    world.with(|stored, on| stored.on_result(on, load.requester_name, done));
     let commit = world.stored.jobs().pop_front().expect("a commit");
     assert_eq!(commit.deadline, None, "what was done is committed however long that takes");
     world.execute(&commit);
     let again = world.execute(&commit);
     assert!(matches!(again, OperationResult::Changed(Err(RecordError::Conflict))));
-    assert_eq!(world.with(|stored, on| stored.on_result(on, commit.of, again)), vec![]);
+    assert_eq!(world.with(|stored, on| stored.on_result(on, commit.requester_name, again)), vec![]);
     assert_eq!(world.work().len(), 1);
 }
 
@@ -742,7 +742,7 @@ fn unreadable_record_is_overwritten() {
     assert_eq!(world.send(&octets), vec![]);
     let load = world.stored.jobs().pop_front().expect("a load");
     let done = world.execute(&load);
-    world.with(|stored, on| stored.on_result(on, load.of, done));
+    world.with(|stored, on| stored.on_result(on, load.requester_name, done));
     let name = Name { collection: "upf", id: seid };
     let found = |world: &mut World| world.records.load(&[name]).expect("it answers")[0].clone().expect("it is there");
     let expected = found(&mut world).version;

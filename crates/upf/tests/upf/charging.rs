@@ -391,7 +391,7 @@ fn charged(driver: &str, hot_users: usize) {
         workers: SliceWorkers { workers: 1, cores: if driver == "xdp" { vec![usize::from(sst) - 1] } else { vec![] } },
     };
     let base = if driver == "sockets" { config() } else { by(driver) };
-    let simple = LeanSlice { snssai: Some(Snssai { sst: 2, sd: None }), dnns: vec![], alone: false };
+    let simple = LeanSlice { snssai: Some(Snssai { sst: 2, sd: None }), dnns: vec![], is_only_slice: false };
     let lean = if hot_users > 0 { vec![simple] } else { vec![] };
     let upf = w
         .start(UpfConfig {

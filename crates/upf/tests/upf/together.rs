@@ -27,7 +27,7 @@ fn together(driver: &str) {
         dnns: vec![],
         workers: SliceWorkers { workers: 1, cores: vec![] },
     };
-    let meters = LeanSlice { snssai: Some(Snssai { sst: 2, sd: None }), dnns: vec![], alone: false };
+    let meters = LeanSlice { snssai: Some(Snssai { sst: 2, sd: None }), dnns: vec![], is_only_slice: false };
     let base = if driver == "sockets" { config() } else { by(driver) };
     // fewer than there are users, so that users are promoted and demoted
     let upf = w.start(UpfConfig { slices: vec![slice(0), slice(1)], lean: vec![meters], hot_users: 2, ..base });

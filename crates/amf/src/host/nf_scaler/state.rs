@@ -17,9 +17,9 @@ pub(in crate::host) struct NfScaler {
     /// Worker numbers in use.
     numbers: [bool; 256],
     /// By pool: consecutive decisions with violations.
-    pub(super) late: FxHashMap<PoolId, u32>,
+    pub(super) late_decisions: FxHashMap<PoolId, u32>,
     /// By pool: consecutive decisions without a queue.
-    pub(super) quiet: FxHashMap<PoolId, u32>,
+    pub(super) quiet_decisions: FxHashMap<PoolId, u32>,
     pub(super) weights: FxHashMap<u8, f64>,
     /// Worker that is being switched off.
     pub(super) stopping: Option<u8>,
@@ -43,8 +43,8 @@ impl NfScaler {
             checked_at: Instant::default(),
             controlled: Instant::default(),
             numbers,
-            late: FxHashMap::default(),
-            quiet: FxHashMap::default(),
+            late_decisions: FxHashMap::default(),
+            quiet_decisions: FxHashMap::default(),
             weights: FxHashMap::default(),
             stopping: None,
             orphans: Vec::new(),

@@ -282,8 +282,8 @@ fn forget(ctx: &mut StepContext<'_, '_>, number: SessionNumber) {
 /// Handles an N1N2 transfer (Namf_Communication_N1N2MessageTransfer).
 pub(super) fn transfer(ctx: &mut StepContext<'_, '_>, transfer: N1N2Transfer) {
     let token = transfer.token;
-    let (result, sm_context) = match transfer.wants {
-        Some(wants) => requested_sm_context(ctx, wants),
+    let (result, sm_context) = match transfer.requested_session {
+        Some(session) => requested_sm_context(ctx, session),
         None => (on_transfer(ctx, transfer), None),
     };
     ctx.effect(Effect::N1N2TransferReply { token, result, sm_context });

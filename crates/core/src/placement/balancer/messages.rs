@@ -145,7 +145,7 @@ impl BalancerMachine {
     /// Acknowledges all NGAP PDUs of hosts as sent. A host resends the others by other balancers if
     /// this one is lost.
     pub(super) fn acknowledge_ngap(&mut self, output: &mut dyn Output) {
-        if !self.settings.several {
+        if !self.settings.has_other_balancers {
             return;
         }
         for (connection, known) in &mut self.connections {

@@ -152,7 +152,7 @@ impl BalancerMachine {
     /// Declares that the cluster never has another balancer. Hosts then need no acknowledgements
     /// for a resend by another one.
     pub fn set_only_balancer(&mut self) {
-        self.settings.several = false;
+        self.settings.has_other_balancers = false;
     }
 
     /// Passes each choice of a serving host on with the values that decided it

@@ -62,7 +62,7 @@ pub struct Settings {
     pub endpoints: Vec<IpAddr>,
     /// True if the cluster may have other balancers. Hosts then keep NGAP PDUs until the balancer
     /// acknowledges that they were sent.
-    pub several: bool,
+    pub has_other_balancers: bool,
 }
 
 impl Settings {

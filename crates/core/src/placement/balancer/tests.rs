@@ -28,7 +28,7 @@ fn settings() -> Settings {
         stale: Duration::from_secs(1),
         misses: 4,
         endpoints: Vec::new(),
-        several: true,
+        has_other_balancers: true,
     }
 }
 

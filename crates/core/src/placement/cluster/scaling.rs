@@ -70,14 +70,14 @@ pub(super) struct Scaler {
     /// procedures, but not above the rate at which a host had to be added. CPU time is no measure.
     /// At low rates a message costs several times as much, because it wakes threads, so that nearly
     /// idle hosts would seem to be full.
-    carries: f32,
+    capacity: f32,
     /// Time of the last procedure for which no host would meet the objective.
     violated: Option<Instant>,
 }
 
 impl Scaler {
     pub(super) fn new(settings: Scaling) -> Self {
-        Scaler { settings, loads: BTreeMap::new(), high: None, spare: None, carries: 0.0, violated: None }
+        Scaler { settings, loads: BTreeMap::new(), high: None, spare: None, capacity: 0.0, violated: None }
     }
 
     /// Stores the load report of a host.
@@ -121,14 +121,14 @@ impl Scaler {
         let late = violated || known.iter().all(|(_, load)| load.late);
         let rate: f32 = known.iter().map(|(_, load)| load.rate).sum();
         let each = rate / known.len().max(1) as f32;
-        let busy = sum / known.len().max(1) as f32 > self.settings.high && each >= NEAR_CAPACITY * self.carries;
+        let busy = sum / known.len().max(1) as f32 > self.settings.high && each >= NEAR_CAPACITY * self.capacity;
         let high = !known.is_empty() && (late || busy);
         let rest = known.len().saturating_sub(1).max(1) as f32;
         let any_late = violated || known.iter().any(|(_, load)| load.late);
         if !any_late {
-            self.carries = self.carries.max(each);
+            self.capacity = self.capacity.max(each);
         }
-        let has_room = rate / rest < self.settings.low * self.carries || sum / rest < self.settings.low;
+        let has_room = rate / rest < self.settings.low * self.capacity || sum / rest < self.settings.low;
         let spare = known.len() == working.len() && !any_late && has_room;
         let lasting = |since: &mut Option<Instant>, is: bool, lasts: Duration| {
             *since = is.then(|| since.unwrap_or(now));
@@ -147,7 +147,7 @@ impl Scaler {
             (false, false) => None,
         };
         if step == Some(ScalingDecision::ScaleOut) {
-            self.carries = each;
+            self.capacity = each;
         }
         if step.is_some() {
             self.reset_hysteresis();

@@ -216,7 +216,15 @@ impl Smf {
     pub(crate) fn transfer(&mut self, psi: u8, content: N1N2Content) -> N1N2Transfer {
         self.token += 1;
         let unreached = Some("http://smf/unreached".into());
-        N1N2Transfer { token: self.token, psi, content, unreached, sm_context: None, created: None, wants: None }
+        N1N2Transfer {
+            token: self.token,
+            psi,
+            content,
+            unreached,
+            sm_context: None,
+            created: None,
+            requested_session: None,
+        }
     }
 
     /// Reports a packet for an idle UE's session. Returns the result of the transfer.

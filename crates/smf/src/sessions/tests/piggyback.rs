@@ -10,7 +10,7 @@ impl World {
         let carried = vireo_ops::sbi::translate::piggybacked(message).unwrap();
         message.parts.retain(|part| part.content != PartContent::SmContext);
         let Some(carried) = carried else { return };
-        assert!(self.smf.carries());
+        assert!(self.smf.piggybacks());
         let seid = Session::decode(&carried.octets).unwrap().sm.pfcp.cp_seid;
         if self.stored_at_amf.get(&seid).is_none_or(|left| left.version <= carried.version) {
             self.stored_at_amf.insert(seid, carried);
@@ -19,7 +19,7 @@ impl World {
 
     /// Adds the stored SM context to a request of the AMF.
     pub(super) fn with_left(&self, path: &str, message: Message) -> Message {
-        if !self.smf.carries() || message.sm_context().is_some() {
+        if !self.smf.piggybacks() || message.sm_context().is_some() {
             return message;
         }
         if let (SM_CONTEXTS, Ok(mut data)) = (path, message.value::<SmContextCreateData>()) {

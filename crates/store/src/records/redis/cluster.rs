@@ -40,7 +40,7 @@ pub struct RedisClusterConfig {
     pub confirm: u16,
     /// True to accept fewer replicas if the cluster reports fewer for the master, as after a
     /// failure. If false, the outcome of commits is unknown until there are enough replicas again.
-    pub alone: bool,
+    pub accepts_fewer: bool,
     /// TLS of the connections to all nodes; `None`: no TLS.
     pub tls: Option<DatabaseTls>,
 }
@@ -189,7 +189,7 @@ impl RedisCluster {
 
     /// Returns the number of replicas of a node that a commit waits for.
     fn required_replicas(&self, node: &str) -> u16 {
-        let there = if self.config.alone { self.map.replicas(node) } else { u16::MAX };
+        let there = if self.config.accepts_fewer { self.map.replicas(node) } else { u16::MAX };
         self.config.confirm.min(there)
     }
 
