@@ -5,7 +5,7 @@
 
 use super::context::{N4State, SmContext};
 use super::interface::Output;
-use super::{forwarding, modify, n4};
+use super::{forwarding, n4, qos_change};
 use crate::Env;
 use vireo_types::Dialect;
 
@@ -15,7 +15,7 @@ pub(super) fn convert(sm: &mut SmContext, to: Dialect, env: &Env<'_>, out: &mut 
         return;
     }
     sm.dialect = to;
-    modify::interrupt(sm);
+    qos_change::interrupt(sm);
     if let Some(tunnel) = sm.handover.target.take() {
         sm.since = env.now;
         forwarding::on_arrival(sm, env);

@@ -7,7 +7,7 @@ use super::apn_ambr::{apn_ambr, extended_apn_ambr};
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::interface::Output;
 use super::session_request::SessionRequest;
-use super::{control_plane, messages, modify, n1, options, release};
+use super::{control_plane, messages, n1, options, qos_change, release};
 use crate::Env;
 use crate::subscription::Ambr;
 use vireo_types::{Dialect, Duration, Instant, PduSessionType};
@@ -223,9 +223,9 @@ pub(super) fn on_message(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: 
             Stage::Releasing { .. } => release::end(sm, out),
             _ => out.extend(status(ebi, pti, GsmCause::MessageTypeNotCompatibleWithTheProtocolState)),
         },
-        NasEsmMessage::ModifyEpsBearerContextAccept(_) if modify::on_complete(sm) => {}
-        NasEsmMessage::ModifyEpsBearerContextReject(reject) if modify::is_sent(sm) => {
-            modify::on_reject(sm, reject.esm_cause.value, out);
+        NasEsmMessage::ModifyEpsBearerContextAccept(_) if qos_change::on_complete(sm) => {}
+        NasEsmMessage::ModifyEpsBearerContextReject(reject) if qos_change::is_sent(sm) => {
+            qos_change::on_reject(sm, reject.esm_cause.value, out);
             // The UE does not have the bearer (6.4.3.4).
             if reject.esm_cause.cause() == Some(EsmCause::InvalidEpsBearerIdentity) {
                 ended_by_ue(sm, out);
@@ -244,7 +244,7 @@ pub(super) fn on_message(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: 
             out.extend(output(NasBearerResourceAllocationReject::new(NasEsmCause::from_cause(cause)), 0, pti));
         }
         // 6.4.3.6 c: the network's own modification continues.
-        NasEsmMessage::BearerResourceModificationRequest(_) if modify::is_sent(sm) => {}
+        NasEsmMessage::BearerResourceModificationRequest(_) if qos_change::is_sent(sm) => {}
         NasEsmMessage::BearerResourceModificationRequest(request) => {
             // 6.5.4.6 b.
             let cause = match is_emergency(sm, env) {
@@ -333,7 +333,7 @@ fn on_status(sm: &mut SmContext, cause: u8, out: &mut Vec<Output>) {
         (Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established, INVALID_BEARER)
         | (Stage::Activating { .. }, INVALID_PTI | NOT_IMPLEMENTED) => ended_by_ue(sm, out),
         (Stage::Established, NOT_IMPLEMENTED) => {
-            modify::on_reject(sm, cause, out);
+            qos_change::on_reject(sm, cause, out);
         }
         _ => {}
     }

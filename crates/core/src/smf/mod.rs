@@ -18,17 +18,17 @@ mod forwarding;
 mod handover;
 mod interface;
 mod messages;
-mod modification;
-mod modify;
 mod n1;
+mod n1_dispatch;
 mod n2;
 mod n4;
 mod options;
+mod qos_change;
+mod qos_change_messages;
 mod ran_changes;
 mod release;
 mod relocate;
 mod session_request;
-mod signalling;
 mod terms;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -50,10 +50,10 @@ pub use handover::path_switch_answer;
 pub use interface::{Create, Input, N2Sm, Output};
 #[cfg(test)]
 pub(crate) use messages::command_with_forwarding;
-pub use modify::awaits_connection;
 #[cfg(test)]
 pub(crate) use n2::modify_confirm as modify_confirm_transfer;
 pub use n2::{HandoverRefusal, modify_refusal, refusal, release_command_transfer};
+pub use qos_change::awaits_connection;
 pub use ran_changes::{can_modify, modify_confirm};
 pub use terms::SessionTerms;
 
@@ -121,7 +121,7 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
     }
     match input {
         Input::N1(octets) => match sm.dialect {
-            Dialect::Nr => signalling::on_message(sm, octets, env, &mut out),
+            Dialect::Nr => n1_dispatch::on_message(sm, octets, env, &mut out),
             Dialect::Eps => esm::on_message(sm, octets, env, &mut out),
         },
         Input::N2(N2Sm::PathSwitchRequest, octets) => handover::switch(sm, octets, env, &mut out),
@@ -158,8 +158,8 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
         Input::TargetUpfLost => relocate::on_target_lost(sm, env, &mut out),
         Input::Deadline => on_deadline(sm, env, &mut out),
         Input::Convert(dialect) => convert::convert(sm, dialect, env, &mut out),
-        Input::ChangeTerms(subscribed) => modify::change(sm, subscribed, env),
-        Input::Connected => modification::send(sm, env, &mut out),
+        Input::ChangeTerms(subscribed) => qos_change::change(sm, subscribed, env),
+        Input::Connected => qos_change_messages::send(sm, env, &mut out),
     }
     if was_elsewhere {
         relocate::proceed(sm, env, &mut out);
@@ -167,14 +167,14 @@ pub fn step(sm: &mut SmContext, input: Input<'_>, env: &Env<'_>) -> Vec<Output> 
     }
     forwarding::proceed(sm, env, &mut out);
     charging::proceed(sm, env, &mut out);
-    modification::proceed(sm, &mut out);
+    qos_change_messages::proceed(sm, &mut out);
     out
 }
 
 fn on_deadline(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
     relocate::on_deadline(sm, env, out);
     forwarding::on_deadline(sm, env);
-    modification::on_deadline(sm, env, out);
+    qos_change_messages::on_deadline(sm, env, out);
     match &sm.stage {
         // The deadline was changed or cleared meanwhile.
         _ if sm.deadline.is_none_or(|at| at > env.now) => {}

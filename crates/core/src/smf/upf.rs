@@ -3,7 +3,7 @@
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::interface::Output;
 use super::n4::{self, Answer, Report};
-use super::{charging, convert, establish, forwarding, modify, release, relocate, user_plane};
+use super::{charging, convert, establish, forwarding, qos_change, release, relocate, user_plane};
 use crate::Env;
 use vireo_wire::nas::GsmCause;
 
@@ -36,7 +36,7 @@ fn on_session_message(sm: &mut SmContext, (octets, converts): (&[u8], bool), env
             sm.n4 = N4State::Synced;
             let is_forwarding = forwarding::on_upf_answer(sm, Some(ends));
             let is_requested = std::mem::take(&mut sm.usage.is_requested);
-            let is_rate = modify::on_upf_answer(sm);
+            let is_rate = qos_change::on_upf_answer(sm);
             match sm.stage {
                 Stage::Releasing { .. } | Stage::Ended => release::delete(sm, out),
                 _ if is_requested => relocate::on_usage_report(sm, env, out),

@@ -6,7 +6,7 @@
 
 use super::context::{N4State, RanState, SessionHandover, SmContext, Stage, Tunnel};
 use super::interface::{N2Sm, Output};
-use super::{control_plane, establish, forwarding, messages, modify, n4, release, relocate, up_security};
+use super::{control_plane, establish, forwarding, messages, n4, qos_change, release, relocate, up_security};
 use crate::Env;
 use vireo_types::Dialect;
 use vireo_wire::nas::GsmCause;
@@ -66,7 +66,7 @@ pub(super) fn deactivate(sm: &mut SmContext, out: &mut Vec<Output>) {
             sm.ran = RanState::Idle;
             sm.handover.target = None;
             forwarding::end(sm);
-            modify::interrupt(sm);
+            qos_change::interrupt(sm);
             sm.deadline = None;
             match interrupts_setup && sm.downlink.is_none() {
                 // The UPF may have reported a packet, and reports no other one until it is told to
@@ -159,10 +159,10 @@ pub(super) fn on_ran_answer(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: 
             released_at_ran(sm, then_setup, env, out);
         }
         (N2Sm::ModifyResponse, _) if relocate::awaits_ran(sm) => relocate::on_ran_answer(sm, env),
-        (N2Sm::ModifyResponse, _) => modify::accepted_by_ran(sm),
+        (N2Sm::ModifyResponse, _) => qos_change::accepted_by_ran(sm),
         (N2Sm::ModifyUnsuccessful, _) if relocate::awaits_ran(sm) => relocate::on_ran_refusal(sm, env, out),
         // The UE requests the session again.
-        (N2Sm::ModifyUnsuccessful, _) if modify::refused_by_ran(sm, env, out) => {
+        (N2Sm::ModifyUnsuccessful, _) if qos_change::refused_by_ran(sm, env, out) => {
             release::start(sm, release::NO_PTI, GsmCause::ReactivationRequested.as_u8(), env, out);
         }
         // Late, or of the direction towards the RAN.
@@ -173,7 +173,7 @@ pub(super) fn on_ran_answer(sm: &mut SmContext, kind: N2Sm, octets: &[u8], env: 
 /// Handles that the RAN has set the user plane up, with this tunnel.
 pub(super) fn ran_is_up(sm: &mut SmContext, tunnel: Tunnel, out: &mut Vec<Output>) {
     sm.ran = RanState::Up;
-    modify::accepted_by_ran(sm);
+    qos_change::accepted_by_ran(sm);
     if !matches!(sm.stage, Stage::Activating { .. }) {
         sm.deadline = None;
     }
@@ -287,7 +287,7 @@ pub(super) fn on_upf_loss(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Outpu
     (sm.pfcp.up_seid, sm.uplink, sm.downlink) = (0, None, None);
     sm.handover = SessionHandover::default();
     (sm.usage.is_requested, sm.usage.spent) = (false, false);
-    modify::on_upf_loss(sm);
+    qos_change::on_upf_loss(sm);
     match sm.stage {
         Stage::Requested { .. } => {}
         Stage::Accepted { .. } | Stage::Activating { .. } => {

@@ -1,13 +1,13 @@
-//! Messages of a change of the QoS of a session ([`super::modify`]) to UE, RAN and UPF.
+//! Messages of a change of the QoS of a session ([`super::qos_change`]) to UE, RAN and UPF.
 
 use super::context::{ModificationCommand, N4State, RanState, RanTerms, SmContext, Stage, TermsChange, UpfUpdate};
 use super::interface::Output;
-use super::{messages, modify, n4};
+use super::{messages, n4, qos_change};
 use crate::Env;
 
 /// Sends the command to the connected UE, and the parameters to a RAN node that has the session.
 pub(super) fn send(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
-    if !modify::awaits_connection(sm) {
+    if !qos_change::awaits_connection(sm) {
         return;
     }
     let Some(command) = messages::modification_command(sm, env.config) else { return };
@@ -16,7 +16,7 @@ pub(super) fn send(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Output>) {
         out.extend(messages::ran_modify_request(sm));
     }
     let deadline = env.now + messages::modification_timer(sm, env);
-    modify::set_command(sm, ModificationCommand::Sent { repeats: 0, deadline, stale: false });
+    qos_change::set_command(sm, ModificationCommand::Sent { repeats: 0, deadline, stale: false });
 }
 
 /// Handles the expiry of T3591 (TS 24.501 6.3.2.5 a) or T3486 (TS 24.301 6.4.3.6 a): sends the
@@ -30,12 +30,12 @@ pub(super) fn on_deadline(sm: &mut SmContext, env: &Env<'_>, out: &mut Vec<Outpu
         return;
     }
     if repeats >= env.config.timers.retransmissions {
-        modify::on_reject(sm, 0, out);
+        qos_change::on_reject(sm, 0, out);
         return;
     }
     out.extend(messages::modification_command(sm, env.config));
     let deadline = env.now + messages::modification_timer(sm, env);
-    modify::set_command(sm, ModificationCommand::Sent { repeats: repeats + 1, deadline, stale });
+    qos_change::set_command(sm, ModificationCommand::Sent { repeats: repeats + 1, deadline, stale });
 }
 
 /// Sends the UPF the new rate once no other request is outstanding, and ends a change that all
@@ -58,7 +58,7 @@ pub(super) fn proceed(sm: &mut SmContext, out: &mut Vec<Output>) {
         (UpfUpdate::Done, ModificationCommand::Done) => {
             sm.terms.change = None;
             out.push(match change.ran {
-                RanTerms::Refused => Output::NotModified(modify::REFUSED_BY_RAN.as_u8()),
+                RanTerms::Refused => Output::NotModified(qos_change::REFUSED_BY_RAN.as_u8()),
                 RanTerms::Applied(_) | RanTerms::Unknown => Output::Modified(change.since),
             });
         }

@@ -4,7 +4,7 @@
 //! The UPF applies the new rate at once. A connected UE gets PDU SESSION MODIFICATION COMMAND or
 //! MODIFY EPS BEARER CONTEXT REQUEST, and its RAN node the new parameters in the same message. An
 //! idle UE is not paged: it gets the command on its next connection, and the RAN node the
-//! parameters with the set-up of the user plane. [`super::modification`] sends.
+//! parameters with the set-up of the user plane. [`super::qos_change_messages`] sends.
 //!
 //! If the RAN node refuses, the session returns to its former terms, and so does the UPF.
 

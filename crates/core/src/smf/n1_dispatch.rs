@@ -5,7 +5,7 @@
 use super::context::{RanState, SmContext, Stage};
 use super::interface::Output;
 use super::n1::{self, Received5gsm};
-use super::{modify, n2, options, release};
+use super::{n2, options, qos_change, release};
 use crate::Env;
 use vireo_wire::nas::{GsmCause, Nas5gsmMessage as Message, NasPduSessionModificationRequest};
 
@@ -39,10 +39,10 @@ pub(super) fn on_message(sm: &mut SmContext, octets: &[u8], env: &Env<'_>, out: 
         Message::PduSessionReleaseRequest(_) => release::on_request(sm, pti, env, out),
         Message::PduSessionReleaseComplete(_) => release::on_complete(sm, pti, out),
         // The network's procedure has no PTI (TS 24.501 6.3.2.2).
-        Message::PduSessionModificationComplete(_) if pti == release::NO_PTI && modify::on_complete(sm) => {}
-        Message::PduSessionModificationCommandReject(reject) if pti == release::NO_PTI && modify::is_sent(sm) => {
+        Message::PduSessionModificationComplete(_) if pti == release::NO_PTI && qos_change::on_complete(sm) => {}
+        Message::PduSessionModificationCommandReject(reject) if pti == release::NO_PTI && qos_change::is_sent(sm) => {
             let cause = reject.fgsm_cause.cause_for_network();
-            modify::on_reject(sm, cause.as_u8(), out);
+            qos_change::on_reject(sm, cause.as_u8(), out);
             // The UE does not have the session (TS 24.501 6.3.2.4).
             if cause == GsmCause::InvalidPduSessionIdentity {
                 ended_by_ue(sm, out);
@@ -101,7 +101,7 @@ fn modification(
     match cause {
         Some(cause) => out.extend(n1::modification_reject(sm.psi, pti, cause)),
         // The UE aborts its own procedure (6.3.2.5).
-        None if modify::is_sent(sm) => {}
+        None if qos_change::is_sent(sm) => {}
         None => confirm(sm, pti, requested, env, out),
     }
 }
@@ -158,7 +158,7 @@ fn on_status(sm: &mut SmContext, pti: u8, cause: GsmCause, env: &Env<'_>, out: &
     match sm.stage {
         Stage::Releasing { pti: running, .. } if fatal && (no_session || running == pti) => release::end(sm, out),
         Stage::Accepted { .. } | Stage::Activating { .. } | Stage::Established if no_session => ended_by_ue(sm, out),
-        Stage::Established if fatal && pti == release::NO_PTI => _ = modify::on_reject(sm, cause.as_u8(), out),
+        Stage::Established if fatal && pti == release::NO_PTI => _ = qos_change::on_reject(sm, cause.as_u8(), out),
         Stage::Accepted { pti: running } if fatal && running == pti => {
             release::start(sm, release::NO_PTI, GsmCause::ProtocolErrorUnspecified.as_u8(), env, out);
         }
