@@ -17,9 +17,9 @@
 
 mod authentication;
 mod builder;
-mod change_queue;
 mod cluster;
 mod concealed_request;
+mod context_location;
 mod database_takeover;
 mod deferred_event;
 mod egress;
@@ -36,13 +36,11 @@ mod limits;
 mod machine_io;
 mod nf_scaler;
 mod nodes;
-mod orders;
 mod origin;
 mod overload;
 mod path_switch;
 pub(crate) mod pools;
 mod ran_table;
-mod records;
 mod region_usage;
 mod reload;
 mod serving;
@@ -51,7 +49,9 @@ mod stale;
 mod state;
 mod status;
 mod step_metrics;
+mod subscriber_change_queue;
 mod subscriber_changes;
+mod subscriber_events;
 mod takeover;
 mod timers;
 mod ue_changes;
@@ -135,7 +135,7 @@ impl Host {
             // This host owns no bucket before the first cluster map.
             region_layout::set_own(&region, |_| false);
         }
-        let (location, stored) = records::location(&config, member.is_some(), &input_sender, &mut rng)?;
+        let (location, stored) = context_location::select(&config, member.is_some(), &input_sender, &mut rng)?;
         let stateful = location == Location::Worker;
         let instructions = WorkerConfig {
             core: config.core.clone(),

@@ -1,6 +1,5 @@
 //! State of the host thread, by owner.
 
-use super::change_queue::SubscriberChanges;
 use super::cluster::Cluster;
 use super::concealed_request::ConcealedRequest;
 use super::deferred_event::DeferredEvent;
@@ -18,6 +17,7 @@ use super::ran_table::Nodes;
 use super::serving::Guests;
 use super::stale::Budgets;
 use super::step_metrics::{StepMetrics, Totals};
+use super::subscriber_change_queue::SubscriberChanges;
 use super::timers::Timers;
 use super::ue_changes::UeChanges;
 use super::unproved::UnprovedEvents;

@@ -5,8 +5,8 @@
 //! rate is bounded, so that a large import delays no other event. Each change is delivered twice: a
 //! UE that was registering, or was at another host, has it from the second time on.
 
-use super::change_queue::{Change, Examination, INTERVAL, REPEAT_DELAY};
 use super::state::Host;
+use super::subscriber_change_queue::{Change, Examination, INTERVAL, REPEAT_DELAY};
 use vireo_core::amf::context;
 use vireo_core::amf::engine::Event;
 use vireo_core::schedule::kind::NfKind;

@@ -19,7 +19,7 @@
 //! not open connections, encode messages, speak SCTP or PFCP, or read a clock. The caller is
 //! `crates/balancer` in a running cluster and the fault campaign in the simulator.
 
-mod choice;
+mod choice_trace;
 mod connection;
 mod hosts;
 mod input;
@@ -35,7 +35,7 @@ mod steering;
 #[cfg(test)]
 mod tests;
 
-pub use choice::{TracedCandidate, TracedChoice};
+pub use choice_trace::{TracedCandidate, TracedChoice};
 pub use input::Input;
 pub use output::{CloseReason, Notice, Output};
 pub use settings::{Serve, Settings};

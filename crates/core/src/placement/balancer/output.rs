@@ -1,6 +1,6 @@
 //! Outputs of the balancer.
 
-use super::choice::TracedChoice;
+use super::choice_trace::TracedChoice;
 use crate::placement::ConnectionId;
 use crate::placement::balance::HostId;
 use crate::placement::cluster::ClusterMap;

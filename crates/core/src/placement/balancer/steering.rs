@@ -1,6 +1,6 @@
 //! Choice of the host for the first message of a UE, and for its procedures.
 
-use super::choice::TracedChoice;
+use super::choice_trace::TracedChoice;
 use super::settings::Settings;
 use crate::amf::n2::{Route, ShallowView};
 use crate::ids::tmsi::TmsiCipher;

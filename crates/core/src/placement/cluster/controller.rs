@@ -9,10 +9,10 @@ mod rebalance;
 
 use super::ClusterMap;
 use super::discovery::Discovery;
+use super::durable_state::{DurableState, RejoinInfo, Secrets};
 use super::member::{Balancer, Host, Liveness, Member, MemberStage, Refusal};
 use super::pool_partitions::{PartitionState, PoolPartitions, lost_partitions, partition_of};
 use super::rebalancer::Rebalancer;
-use super::record::{DurableState, RejoinInfo, Secrets};
 use super::scaling::{HostUtilisation, Scaler, ScalingDecision};
 use super::settings::ControllerSettings;
 use crate::placement::balance::map::{BucketMap, SliceBuckets};

@@ -13,12 +13,12 @@
 
 mod controller;
 mod discovery;
+mod durable_state;
 pub mod machine;
 mod machine_label;
 mod member;
 mod pool_partitions;
 mod rebalancer;
-mod record;
 mod scaling;
 mod settings;
 mod succession;
@@ -26,12 +26,12 @@ mod succession;
 mod tests;
 
 pub use controller::Controller;
+pub use durable_state::{DurableState, RejoinInfo, Secrets};
 pub use machine::ControllerMachine;
 pub use machine_label::{MachineLabel, MachineLabelError};
 pub use member::{Member, Refusal};
 pub use pool_partitions::partition_of;
 pub use rebalancer::{Points, Rebalance, Rebalancer};
-pub use record::{DurableState, RejoinInfo, Secrets};
 pub use scaling::{HostUtilisation, Scaling, ScalingDecision};
 pub use settings::ControllerSettings;
 

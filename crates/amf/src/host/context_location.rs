@@ -17,7 +17,7 @@ use vireo_ops::state::RecordsConfig;
 /// # Errors
 ///
 /// Returns an error if the database cannot be used.
-pub(super) fn location(
+pub(super) fn select(
     config: &HostConfig,
     shared: bool,
     input_sender: &HostSender,
