@@ -159,7 +159,7 @@ impl Controller {
     }
 
     /// Returns the state to store.
-    pub fn record(&self) -> DurableState {
+    pub fn durable_state(&self) -> DurableState {
         self.state_with(self.map.clone())
     }
 

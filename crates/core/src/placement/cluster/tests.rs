@@ -155,7 +155,7 @@ impl Bench {
     }
 
     fn past<Id>(&self, id: Id) -> Option<RejoinInfo<Id>> {
-        Some(RejoinInfo { id, record: self.controller.record() })
+        Some(RejoinInfo { id, record: self.controller.durable_state() })
     }
 }
 
@@ -355,7 +355,7 @@ fn cut_off_host_presumed_alive_is_evicted() {
 #[test]
 fn stored_unsent_map_is_sent_by_successor() {
     let mut bench = Bench::new(3, 1);
-    let before = bench.controller.record();
+    let before = bench.controller.durable_state();
     bench.controller.on_disconnect(host(2));
     bench.step();
     let written = bench.controller.pending_state().unwrap();
@@ -379,7 +379,7 @@ fn stored_unsent_map_is_sent_by_successor() {
 #[test]
 fn unstored_map_is_dropped_by_successor() {
     let mut bench = Bench::new(3, 1);
-    let kept = bench.controller.record();
+    let kept = bench.controller.durable_state();
     bench.controller.on_disconnect(host(2));
     bench.step();
     assert!(bench.controller.pending_state().is_some());
@@ -400,10 +400,10 @@ fn unstored_map_is_dropped_by_successor() {
 #[test]
 fn stateless_controller_learns_map_from_rejoin() {
     let mut bench = Bench::new(3, 1);
-    let old = bench.controller.record();
+    let old = bench.controller.durable_state();
     bench.controller.on_disconnect(host(0));
     bench.pass(50);
-    let new = bench.controller.record();
+    let new = bench.controller.durable_state();
     let other = Secrets { recovery: 1, ..SECRETS };
     let mut next = Bench::from_controller(Controller::new(settings(3), other, bench.now), bench.now);
     assert_eq!(next.controller.join_host(address(8), None, next.now), Err(Refusal::NotYet));
@@ -540,7 +540,8 @@ fn idle_hosts_replace_dead_ones_and_scale() {
     assert!(bench.controller.drain(HostId(4)));
     assert_eq!((bench.controller.take_departed(), bench.controller.idle()), (vec![HostId(4)], 0));
     // The next controller keeps as many hosts serving.
-    let next = Controller::restore(ControllerSettings { scaling, ..settings(2) }, bench.controller.record(), bench.now);
+    let next =
+        Controller::restore(ControllerSettings { scaling, ..settings(2) }, bench.controller.durable_state(), bench.now);
     assert_eq!(next.missing_hosts().0, 3);
 }
 
@@ -630,7 +631,7 @@ impl World {
         {
             leader.on_ready(Member::Host(id), now);
             // The join reply contains the map.
-            self.hosts.insert(id.0, Some(leader.record()));
+            self.hosts.insert(id.0, Some(leader.durable_state()));
         }
         for (n, state) in &mut self.balancers {
             let past = state.clone().map(|record| RejoinInfo { id: BalancerId(*n), record });
@@ -640,7 +641,7 @@ impl World {
         }
         if self.balancers.len() < 2 {
             let id = leader.join_balancer(address(100), None, now).unwrap();
-            self.balancers.insert(id.0, Some(leader.record()));
+            self.balancers.insert(id.0, Some(leader.durable_state()));
         }
     }
 
@@ -747,7 +748,7 @@ fn partition_of_lost_ues_is_not_reused() {
         let joins = bench.controller.clone().join_host(address(50), None, bench.now);
         assert_eq!(joins, Err(Refusal::Hosts(3)));
         // The next controller knows the lost partitions too.
-        let restored = Controller::restore(settings(2), bench.controller.record(), bench.now);
+        let restored = Controller::restore(settings(2), bench.controller.durable_state(), bench.now);
         assert_eq!(restored.map().map(|map| &map.lost[..]), Some(dead));
     }
     // A host that drains has migrated everything to others.

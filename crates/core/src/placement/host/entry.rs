@@ -106,7 +106,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         if may_lag {
             replica::skip(&mut ue);
         }
-        let Some(context) = (if may_lag { entry.next_version(&ue) } else { entry.record() }) else {
+        let Some(context) = (if may_lag { entry.next_version(&ue) } else { entry.encoded_context() }) else {
             io.on_invalid_entry(ltmsi);
             return false;
         };
@@ -130,7 +130,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     where
         O: HostIo<Slot = S, Record = P, Event = E>,
     {
-        let (Some(ue), Some(context)) = (entry.decode(), entry.record()) else {
+        let (Some(ue), Some(context)) = (entry.decode(), entry.encoded_context()) else {
             io.on_invalid_entry(ltmsi);
             return false;
         };

@@ -157,7 +157,7 @@ impl ReplicaEntry {
     }
 
     /// Returns the context in its stored form.
-    pub fn record(&self) -> Option<Vec<u8>> {
+    pub fn encoded_context(&self) -> Option<Vec<u8>> {
         let parts = self.parts();
         let mut octets = Vec::with_capacity(parts.encoded_len());
         parts.put(&mut octets).ok()?;
@@ -168,7 +168,7 @@ impl ReplicaEntry {
     /// entry.
     pub fn next_version(&self, ue: &UeContext) -> Option<Vec<u8>> {
         let mut octets = Vec::new();
-        context::encode_after(ue, &self.record()?, &mut octets).ok()?;
+        context::encode_after(ue, &self.encoded_context()?, &mut octets).ok()?;
         Some(octets)
     }
 }

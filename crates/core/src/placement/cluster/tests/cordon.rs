@@ -60,7 +60,7 @@ fn cordon_outlives_its_controller() {
     assert_eq!(bench.controller.cordoned_for_balancers(), None, "balancers have no list");
     bench.controller.cordon(HostId(2), true);
     bench.settle();
-    let stored = bench.controller.record();
+    let stored = bench.controller.durable_state();
     let cordoned = |controller: &Controller| controller.cordoned().collect::<Vec<_>>();
     let restored = Controller::restore(settings(4), stored.clone(), bench.now);
     assert_eq!(cordoned(&restored), [HostId(2)]);

@@ -73,7 +73,7 @@ fn dead_machine_loses_no_bucket() {
 fn successor_has_machines_or_gets_them_again() {
     let machines = [0, 1, 0, 2];
     let before = on_machines(&machines);
-    let record = before.controller.record();
+    let record = before.controller.durable_state();
     assert_eq!(record.machines, before.controller.machines());
     assert_eq!(record.machines.len(), 4);
     let restored = Controller::restore(settings(4), record.clone(), before.now);

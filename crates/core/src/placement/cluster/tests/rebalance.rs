@@ -79,7 +79,7 @@ fn equal_weights_stay_without_the_setting() {
     let (heavy, epoch) = (buckets_of(&bench, 0), bench.epoch());
     assert_eq!(run(&mut bench, &heavy, 3.0, 10_000), []);
     assert_eq!((bench.epoch(), bench.controller.take_rebalanced()), (epoch, None));
-    assert!(bench.controller.record().points.is_empty());
+    assert!(bench.controller.durable_state().points.is_empty());
     assert!(bench.controller.weights().iter().all(|(_, weight)| (*weight - 1.0).abs() < 1e-9));
     // Hosts that cannot migrate anything keep their weights, too.
     let mut bench = settled(ControllerSettings { migrates: false, ..with_rebalance(settings(3)) });
@@ -108,7 +108,7 @@ fn restarted_controller_keeps_weights() {
     while !bench.controller.is_settled() {
         bench.caught_up();
     }
-    let state = bench.controller.record();
+    let state = bench.controller.durable_state();
     assert!(state.points.iter().any(|(_, points)| *points < 140), "{:?}", state.points);
     let known = DurableState::new(state.secrets, state.map.clone());
     for (record, setting, is_same) in

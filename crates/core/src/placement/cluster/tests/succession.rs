@@ -26,7 +26,7 @@ fn rejoin(bench: &mut Bench, n: u16, record: &DurableState) -> Result<HostId, Re
 #[test]
 fn successor_of_only_balancer_learns_the_cluster() {
     let before = with_single_balancer(3);
-    let record = before.controller.record();
+    let record = before.controller.durable_state();
     let mut next = successor(&before);
     // Its own balancer asks first, and must wait for members that know more.
     assert_eq!(next.controller.join_balancer(address(200), None, next.now), Err(Refusal::NotYet));
@@ -43,14 +43,14 @@ fn successor_of_only_balancer_learns_the_cluster() {
     assert!((0..3).all(|n| next.owned(n) == before.owned(n)));
     // A second restart: balancer IDs are not reused soon.
     let mut third = successor(&next);
-    (0..3).for_each(|n| assert_eq!(rejoin(&mut third, n, &next.controller.record()), Ok(HostId(n))));
+    (0..3).for_each(|n| assert_eq!(rejoin(&mut third, n, &next.controller.durable_state()), Ok(HostId(n))));
     assert_eq!(third.controller.join_balancer(address(201), None, third.now), Ok(BalancerId(2)));
 }
 
 #[test]
 fn successor_reassigns_buckets_of_dead_hosts() {
     let before = with_single_balancer(3);
-    let record = before.controller.record();
+    let record = before.controller.durable_state();
     let mut next = successor(&before);
     (0..2).for_each(|n| assert_eq!(rejoin(&mut next, n, &record), Ok(HostId(n))));
     let new = next.controller.join_balancer(address(200), None, next.now).unwrap();
@@ -68,10 +68,10 @@ fn successor_reassigns_buckets_of_dead_hosts() {
 #[test]
 fn successor_waits_for_most_hosts_of_newest_map() {
     let mut before = with_single_balancer(3);
-    let stale = before.controller.record();
+    let stale = before.controller.durable_state();
     before.controller.on_disconnect(host(0));
     before.pass(50);
-    let newest = before.controller.record();
+    let newest = before.controller.durable_state();
     let mut next = successor(&before);
     assert_eq!(rejoin(&mut next, 0, &stale), Ok(HostId(0)));
     let new = next.controller.join_balancer(address(200), None, next.now).unwrap();
@@ -102,7 +102,7 @@ fn successor_waits_for_most_hosts_of_newest_map() {
 #[test]
 fn controller_of_unknown_cluster_restarts() {
     let before = with_single_balancer(2);
-    let record = before.controller.record();
+    let record = before.controller.durable_state();
     let mut next = successor(&before);
     next.pass(700);
     let new = next.controller.join_balancer(address(200), None, next.now).unwrap();
@@ -127,7 +127,7 @@ fn controller_of_unknown_cluster_restarts() {
 #[test]
 fn host_id_in_no_map_has_one_host() {
     let before = with_single_balancer(3);
-    let record = before.controller.record();
+    let record = before.controller.durable_state();
     let mut next = Bench::from_controller(Controller::restore(settings(3), record.clone(), before.now), before.now);
     (0..3).for_each(|n| assert_eq!(rejoin(&mut next, n, &record), Ok(HostId(n))));
     assert_eq!(next.controller.join_host(address(10), None, next.now), Ok(HostId(3)));
