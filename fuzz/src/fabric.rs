@@ -93,10 +93,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ToHost::BarrierReply { number: 4 },
         ToHost::Notice(BalancerNotice::Claimed(claim)),
         ToHost::Notice(BalancerNotice::AddressReturned { dnn: dnn.clone(), address }),
-        ToHost::Notice(BalancerNotice::Node(Box::new(of.clone()))),
+        ToHost::Notice(BalancerNotice::RanNode(Box::new(of.clone()))),
     ];
     let to_balancer = [
-        ToBalancer::Host(HostId(1)),
+        ToBalancer::Hello(HostId(1)),
         ToBalancer::Map(map),
         effect(RanOutput::Ngap { assoc: AssocId(1), ue: Some(Ltmsi::from_raw(5)), key: 77, pdu }),
         effect(RanOutput::Pfcp {
@@ -113,7 +113,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ToBalancer::Notice(HostNotice::ReturnInput { number: 9 }),
         ToBalancer::Notice(HostNotice::ReturnServedInput { number: 9 }),
         ToBalancer::Notice(HostNotice::ReturnAddress { to: HostId(2), dnn, address }),
-        ToBalancer::Notice(HostNotice::Node(Box::new(of))),
+        ToBalancer::Notice(HostNotice::RanNode(Box::new(of))),
         ToBalancer::HeartbeatOnly(HostId(1)),
     ];
     let copy = ReplicaUpdate {
@@ -179,19 +179,19 @@ fn to_controller() -> [ToController; 12] {
     let address = SocketAddr::from(([127, 0, 0, 1], 7771));
     let record = DurableState::new(Secrets { tmsi_key: [7; 16], recovery: 9 }, None);
     [
-        ToController::Host { copies: address, past: None },
-        ToController::Host {
+        ToController::JoinHost { copies: address, past: None },
+        ToController::JoinHost {
             copies: address,
             past: Some(Box::new(RejoinInfo { id: HostId(1), record: record.clone() })),
         },
-        ToController::Balancer { address, past: Some(Box::new(RejoinInfo { id: BalancerId(1), record })) },
+        ToController::JoinBalancer { address, past: Some(Box::new(RejoinInfo { id: BalancerId(1), record })) },
         ToController::Ready,
         ToController::SilentHosts(vec![HostId(1)]),
         ToController::CaughtUp { epoch: 3, host: HostId(2) },
         ToController::Leave,
         ToController::UnreachablePeers(vec![HostId(3)]),
         ToController::PoolPartitions { epoch: 3, parts: vec![0, 255] },
-        ToController::Pulse(Member::Balancer(BalancerId(1))),
+        ToController::HeartbeatOnly(Member::Balancer(BalancerId(1))),
         ToController::Violations(3),
         ToController::Machine(machine()),
     ]

@@ -263,11 +263,11 @@ impl ControllerClient {
         let join = match self.me {
             LocalMember::Host(copies) => {
                 let past = past.map(|(number, record)| Box::new(RejoinInfo { id: HostId(number), record }));
-                ToController::Host { copies, past }
+                ToController::JoinHost { copies, past }
             }
             LocalMember::Balancer(address) => {
                 let past = past.map(|(number, record)| Box::new(RejoinInfo { id: BalancerId(number as u8), record }));
-                ToController::Balancer { address, past }
+                ToController::JoinBalancer { address, past }
             }
         };
         stream.put(&join);
@@ -313,7 +313,7 @@ impl ControllerClient {
             let Some(octets) = stream.frame()? else { return Ok(stream.fill()? > 0) };
             let message: ToMember = frame::decode(octets).map_err(LinkError::Lost)?;
             match &message {
-                ToMember::Beat => continue,
+                ToMember::Heartbeat => continue,
                 ToMember::Refused(cause) => return Err(LinkError::Refused(cause.clone())),
                 ToMember::Welcome(welcome) => {
                     let secrets = Secrets { tmsi_key: welcome.tmsi_key, recovery: welcome.recovery };

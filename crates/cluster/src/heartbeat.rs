@@ -201,8 +201,8 @@ impl HeartbeatConnection {
         // One waiting heartbeat suffices.
         if is_alive && stream.unsent() == 0 {
             match self.role {
-                Role::Controller => stream.put(&ToController::Beat),
-                _ => stream.put(&ToBalancer::Beat),
+                Role::Controller => stream.put(&ToController::Heartbeat),
+                _ => stream.put(&ToBalancer::Heartbeat),
             };
         }
         stream.flush()
@@ -219,7 +219,7 @@ fn connect(to: SocketAddr, role: Role, security: &Security, me: Member) -> std::
         _ => Stream::connect(to, security, own, &[Role::Balancer])?,
     };
     match (role, me) {
-        (Role::Controller, _) => stream.put(&ToController::Pulse(me)),
+        (Role::Controller, _) => stream.put(&ToController::HeartbeatOnly(me)),
         (_, Member::Host(host)) => stream.put(&ToBalancer::HeartbeatOnly(host)),
         // Balancers do not send to each other.
         (_, Member::Balancer(_)) => 0,
@@ -288,7 +288,7 @@ mod tests {
         let mut inbox = FrameReader::default();
         while inbox.fill(&mut socket).is_ok() {}
         assert_eq!(inbox.raw(), Some(Greeting::new(Role::Host).encode()));
-        let expected = [ToBalancer::HeartbeatOnly(HostId(7)), ToBalancer::Beat, ToBalancer::Beat];
+        let expected = [ToBalancer::HeartbeatOnly(HostId(7)), ToBalancer::Heartbeat, ToBalancer::Heartbeat];
         for message in &expected {
             let frame = inbox.frame().unwrap().expect("a frame");
             assert_eq!(decode::<ToBalancer<'_>>(frame).unwrap(), *message);

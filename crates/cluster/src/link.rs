@@ -264,7 +264,7 @@ impl Link {
             connection.retry_at = now + RETRY_INTERVAL;
             match Stream::connect(connection.address, &self.security, Role::Host, &[Role::Balancer]) {
                 Ok(mut stream) => {
-                    stream.put(&ToBalancer::Host(host));
+                    stream.put(&ToBalancer::Hello(host));
                     if let Some(map) = map {
                         stream.put(&ToBalancer::Map(map.clone()));
                     }
@@ -343,7 +343,7 @@ impl Link {
             | HostNotice::ReturnServedInput { number } => Some(BalancerId::from_input(*number).0),
             // If a claim is lost, the host repeats it when another balancer holds N4.
             HostNotice::Claim(_) | HostNotice::ReturnAddress { .. } => self.holder.map(|holder| holder.0),
-            HostNotice::Node(of) => Some(of.assoc.balancer()),
+            HostNotice::RanNode(of) => Some(of.assoc.balancer()),
         };
         if let Some(balancer) = balancer {
             self.send_to(balancer, &ToBalancer::Notice(notice));

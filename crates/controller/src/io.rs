@@ -115,8 +115,8 @@ impl<'a> ControllerIo<'a> {
     /// Returns true if the role of a connection's peer permits a message.
     pub(super) fn permits(&self, connection: ConnectionId, message: &ToController) -> bool {
         let required = match message {
-            ToController::Host { .. } | ToController::Pulse(Member::Host(_)) => Role::Host,
-            ToController::Balancer { .. } | ToController::Pulse(Member::Balancer(_)) => Role::Balancer,
+            ToController::JoinHost { .. } | ToController::HeartbeatOnly(Member::Host(_)) => Role::Host,
+            ToController::JoinBalancer { .. } | ToController::HeartbeatOnly(Member::Balancer(_)) => Role::Balancer,
             _ => return true,
         };
         self.streams.get(&connection).and_then(Stream::role) == Some(required)
@@ -159,7 +159,7 @@ impl Output for ControllerIo<'_> {
         if let Some(stream) = self.streams.get_mut(&connection) {
             // An earlier release gets a heartbeat instead.
             let is_known = !matches!(message, ToMember::Cordoned(_)) || stream.version() >= CORDONED_SINCE;
-            stream.put(if is_known { message } else { &ToMember::Beat });
+            stream.put(if is_known { message } else { &ToMember::Heartbeat });
         }
     }
 

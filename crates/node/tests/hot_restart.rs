@@ -152,7 +152,7 @@ impl World {
         let (address, epoch) = first_map(&mut host, &progress);
         heartbeats.set_targets(HeartbeatTargets { controller: host.controller(), balancers: vec![address] });
         let mut host_stream = Stream::connect(address, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
-        host_stream.put(&ToBalancer::Host(welcome.host));
+        host_stream.put(&ToBalancer::Hello(welcome.host));
         let mut node = network.bind(&ran(2, 0)).expect("it binds");
         let own = node.connect((Ipv4Addr::new(10, 0, 0, 1), port).into()).expect("it connects");
         let assoc = (own, AssocId(0));

@@ -196,7 +196,7 @@ fn subscriber_claim_time(outboxes: &[PendingOutbox], newest: Instant) -> Option<
 /// Returns true if the input is one that informs a joining host of existing RAN nodes.
 fn introduces(input: &Input) -> bool {
     match input {
-        Input::Notice(BalancerNotice::Node(_)) => true,
+        Input::Notice(BalancerNotice::RanNode(_)) => true,
         Input::Peer { envelope, .. } => InputTarget::from_envelope(envelope) == Some(InputTarget::Introduction),
         _ => false,
     }

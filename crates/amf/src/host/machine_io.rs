@@ -105,7 +105,7 @@ impl Host {
                 Some(target) => (envelope.acknowledged_number(), target),
                 None => return Some(input),
             },
-            Input::Notice(BalancerNotice::Node(_)) => (0, InputTarget::Introduction),
+            Input::Notice(BalancerNotice::RanNode(_)) => (0, InputTarget::Introduction),
             Input::BalancerUnreachable(_) | Input::AssociationsLost(_) | Input::Unsent(_) => (0, InputTarget::Node),
             _ => return Some(input),
         };

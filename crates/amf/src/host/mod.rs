@@ -504,7 +504,7 @@ impl Host {
         match notice {
             BalancerNotice::Claimed(claim) => self.on(machine::Input::Claimed(claim)),
             BalancerNotice::AddressReturned { dnn, address } => self.ues.ids.free_returned(&dnn, &address),
-            BalancerNotice::Node(of) => self.on_node_report(*of),
+            BalancerNotice::RanNode(of) => self.on_node_report(*of),
             BalancerNotice::Endpoints(addresses) => self.on_balancer_up(&addresses),
         }
     }

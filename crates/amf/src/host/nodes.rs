@@ -102,7 +102,7 @@ impl Host {
                 NodeOutput::Send(output) => self.egress.send(output),
                 NodeOutput::Report(of) => {
                     if self.cluster.is_some() {
-                        self.egress.send(HostNotice::Node(of));
+                        self.egress.send(HostNotice::RanNode(of));
                     }
                 }
                 NodeOutput::Disconnect { node, ues, at_once: true } => {

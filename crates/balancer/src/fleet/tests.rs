@@ -63,7 +63,7 @@ impl World {
         let host_stream = |fleet: &Fleet| {
             let to = fleet.io.listener.local_addr().expect("an address");
             let mut stream = Stream::connect(to, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
-            stream.put(&ToBalancer::Host(welcome.host));
+            stream.put(&ToBalancer::Hello(welcome.host));
             stream
         };
         let host_streams = fleets.iter().map(host_stream).collect();
@@ -194,7 +194,7 @@ fn joining_host_receives_recent_claims() {
     second.report_ready();
     let to = world.fleets[0].io.listener.local_addr().expect("an address");
     let mut host_stream = Stream::connect(to, &plain, Role::Host, &[Role::Balancer]).expect("it connects");
-    host_stream.put(&ToBalancer::Host(welcome.host));
+    host_stream.put(&ToBalancer::Hello(welcome.host));
     let (deadline, claimed) = (Monotonic::now() + WITHIN, ToHost::Notice(BalancerNotice::Claimed(claim)));
     let mut receives_claim = || {
         host_stream.flush()?;

@@ -402,7 +402,7 @@ fn uncompleted_registration_claims_from_start() {
         let again = |claims: &mut Claims| claims.repeat_for_takeover((supi, ended.ltmsi), |_| false, began, lab.now);
         // Claims of other subscribers in the meantime.
         claims.bind("999700000000009".parse().expect("a SUPI"), Ltmsi::new(Bucket::new(4000), 2), lab.now, lab.now);
-        assert_eq!(again(&mut claims), Err(ClaimResolution::Goes));
+        assert_eq!(again(&mut claims), Err(ClaimResolution::Superseded));
         assert!(
             !claims.on_remote_claim(Claim { supi, ue: ended.ltmsi, at: began }, lab.now),
             "nor by another host's word"
@@ -664,15 +664,15 @@ fn older_claim_does_not_supersede_registration() {
     assert!(matches!(begun.procedure, Some(Procedure::Registration(_))), "{:?}", begun.procedure);
     assert_eq!(begun.identity.supi, Some(supi));
     assert!(claims.on_remote_claim(Claim { supi, ue: other, at: lab.now }, lab.now));
-    assert_eq!(enters(&claims, &begun), ClaimResolution::Registers);
+    assert_eq!(enters(&claims, &begun), ClaimResolution::Registering);
     // The network retransmits, and the UE receives it.
     lab.reachable = true;
     lab.wait(Duration::from_secs(7));
     let ended = lab.context().expect("it is kept");
     assert!(ended.procedure.is_none() && lab.effects.contains(&Effect::BindSupi(supi)), "{:?}", lab.events);
-    assert_eq!(enters(&claims, &ended), ClaimResolution::Goes, "had it claimed, it would be known");
+    assert_eq!(enters(&claims, &ended), ClaimResolution::Superseded, "had it claimed, it would be known");
     claims.bind(supi, ended.ltmsi, lab.now, lab.now);
-    assert_eq!(enters(&claims, &ended), ClaimResolution::Stays);
+    assert_eq!(enters(&claims, &ended), ClaimResolution::Valid);
 }
 
 /// A UE that deregisters while its connection is being released is deregistered. Its RAN node,

@@ -437,7 +437,7 @@ fn for_host(message: &ToHost<'_>, has_several_balancers: bool) -> Option<Message
             Message::Input(NumberedInput { number: envelope.number, receiver: envelope.receiver, input })
         }
         ToHost::Notice(BalancerNotice::Claimed(claim)) => Message::Claimed(*claim),
-        ToHost::Notice(BalancerNotice::Node(owner)) => {
+        ToHost::Notice(BalancerNotice::RanNode(owner)) => {
             let input = Input::Node(owner.clone());
             Message::Input(NumberedInput { number: 0, receiver: Receiver::Owner, input })
         }
@@ -453,14 +453,14 @@ fn from_host(message: &Message, forget_keys: bool) -> Option<ToBalancer<'_>> {
     let key = |key: u64| if forget_keys { 0 } else { key };
     let effect = |output| ToBalancer::Output(Cow::Owned(output));
     Some(match message {
-        Message::Beat => ToBalancer::Beat,
-        Message::Host(host) => ToBalancer::Host(*host),
+        Message::Beat => ToBalancer::Heartbeat,
+        Message::Host(host) => ToBalancer::Hello(*host),
         Message::Map(map) => ToBalancer::Map(Box::new((**map).clone())),
         Message::Done(number) => ToBalancer::Notice(HostNotice::Done { number: *number }),
         Message::Back(number) => ToBalancer::Notice(HostNotice::ReturnInput { number: *number }),
         Message::BackServed(number) => ToBalancer::Notice(HostNotice::ReturnServedInput { number: *number }),
         Message::Claim(claim) => ToBalancer::Notice(HostNotice::Claim(*claim)),
-        Message::Node(owner) => ToBalancer::Notice(HostNotice::Node(owner.clone())),
+        Message::Node(owner) => ToBalancer::Notice(HostNotice::RanNode(owner.clone())),
         Message::Abort(assoc) => effect(RanOutput::Abort { assoc: *assoc }),
         Message::Sync(number) => ToBalancer::Barrier { number: *number },
         Message::Ngap { assoc, ue, key: name, pdu, .. } => {

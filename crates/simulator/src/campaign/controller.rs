@@ -283,7 +283,7 @@ fn for_member(message: &ToMember) -> Message {
         }
         ToMember::Refused(_) => Message::Refused,
         // The campaign cordons no host.
-        ToMember::Beat | ToMember::Cordoned(_) => Message::Beat,
+        ToMember::Heartbeat | ToMember::Cordoned(_) => Message::Beat,
         ToMember::Map(map) => Message::Map(Rc::new((**map).clone())),
         ToMember::LeaveGranted => Message::LeaveGranted,
     }
@@ -292,11 +292,11 @@ fn for_member(message: &ToMember) -> Message {
 /// Converts a message of a member at an address; `None` if it is not for a controller.
 fn from_member(message: Message, address: SocketAddr) -> Option<ToController> {
     Some(match message {
-        Message::JoinHost(past) => ToController::Host { copies: address, past },
-        Message::JoinBalancer(past) => ToController::Balancer { address, past },
+        Message::JoinHost(past) => ToController::JoinHost { copies: address, past },
+        Message::JoinBalancer(past) => ToController::JoinBalancer { address, past },
         Message::Machine(machine) => ToController::Machine(machine),
         Message::Ready => ToController::Ready,
-        Message::Beat => ToController::Beat,
+        Message::Beat => ToController::Heartbeat,
         Message::CaughtUp { epoch, host } => ToController::CaughtUp { epoch, host },
         Message::SilentHosts(hosts) => ToController::SilentHosts(hosts),
         Message::UnreachablePeers(hosts) => ToController::UnreachablePeers(hosts),

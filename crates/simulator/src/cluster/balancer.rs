@@ -151,7 +151,7 @@ impl Balancer {
         for host in balancer.hosts.clone() {
             let connection = connection(host);
             balancer.on(Input::Connected(connection), Instant(0));
-            balancer.on(Input::Message { connection, message: ToBalancer::Host(host) }, Instant(0));
+            balancer.on(Input::Message { connection, message: ToBalancer::Hello(host) }, Instant(0));
         }
         balancer
     }

@@ -25,8 +25,8 @@ impl BalancerMachine {
             (ToBalancer::Barrier { number }, ConnectionState::Refused, Some(host)) => {
                 output.reach_barrier(host, number)
             }
-            (ToBalancer::Beat, ..) | (_, ConnectionState::Refused, _) => {}
-            (ToBalancer::Host(host), ..) => self.on_host_hello(connection, host, now, output),
+            (ToBalancer::Heartbeat, ..) | (_, ConnectionState::Refused, _) => {}
+            (ToBalancer::Hello(host), ..) => self.on_host_hello(connection, host, now, output),
             (ToBalancer::HeartbeatOnly(host), ..) => {
                 if known.host.is_none() {
                     (known.host, known.state) = (Some(host), ConnectionState::HeartbeatOnly);
@@ -58,7 +58,7 @@ impl BalancerMachine {
             ToBalancer::Report { cpu, pools } => self.steering.on_report(host, cpu, &pools, now),
             ToBalancer::Barrier { number } => output.reach_barrier(host, number),
             // Messages about the connection itself.
-            ToBalancer::Host(_) | ToBalancer::Map(_) | ToBalancer::Beat | ToBalancer::HeartbeatOnly(_) => {}
+            ToBalancer::Hello(_) | ToBalancer::Map(_) | ToBalancer::Heartbeat | ToBalancer::HeartbeatOnly(_) => {}
         }
     }
 
@@ -129,7 +129,7 @@ impl BalancerMachine {
             HostNotice::ReturnAddress { to, dnn, address } => {
                 self.send_to(to, &ToHost::Notice(BalancerNotice::AddressReturned { dnn, address }), output);
             }
-            HostNotice::Node(owner) => self.ran.set_owner(*owner),
+            HostNotice::RanNode(owner) => self.ran.set_owner(*owner),
         }
     }
 

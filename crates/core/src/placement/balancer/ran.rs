@@ -139,7 +139,7 @@ impl RanState {
             let event = |event| ToHost::Event(Cow::Owned(Envelope { answers: false, ..Envelope::new(event) }));
             output.send(connection, &event(PeerEvent::Up { assoc: *assoc, peer: node.peer }));
             if let Some(owner) = &node.owner {
-                output.send(connection, &ToHost::Notice(BalancerNotice::Node(Box::new(owner.clone()))));
+                output.send(connection, &ToHost::Notice(BalancerNotice::RanNode(Box::new(owner.clone()))));
             }
             for pdu in &node.messages {
                 let ngap =

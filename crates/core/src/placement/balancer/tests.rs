@@ -111,7 +111,7 @@ impl Fixture {
 
     fn connect(&mut self, connection: u64, host: u16) {
         self.on(Input::Connected(ConnectionId(connection)));
-        self.message(connection, ToBalancer::Host(HostId(host)));
+        self.message(connection, ToBalancer::Hello(HostId(host)));
     }
 
     fn message(&mut self, connection: u64, message: ToBalancer<'_>) {

@@ -239,7 +239,7 @@ impl Controller {
             // A host that was in a map without having received it has done nothing under it, and
             // joins as a new one.
             None if had && !is_in => return Err(Refusal::Fenced(self.epoch())),
-            None if others && !is_in => return Err(Refusal::Hosts(self.settings.max_hosts)),
+            None if others && !is_in => return Err(Refusal::NoFreePartition(self.settings.max_hosts)),
             None => drop(self.hosts.insert(host, Host::new(copies, stage, liveness))),
         }
         self.joined = self.joined.max(host.0.saturating_add(1));
@@ -261,7 +261,7 @@ impl Controller {
             past.as_ref().map(|past| (past.id, past.record.map.as_ref().is_some_and(|map| map.has_balancer(past.id))));
         self.learn_from_rejoin(past.map(|past| past.record), now)?;
         let (balancer, had) = match own {
-            Some((balancer, _)) if balancer.0 >= BalancerId::COUNT => return Err(Refusal::Balancers),
+            Some((balancer, _)) if balancer.0 >= BalancerId::COUNT => return Err(Refusal::TooManyBalancers),
             Some(own) => own,
             // Other members may still use the ID of a balancer that left recently: that ID is
             // assigned last.
@@ -270,7 +270,7 @@ impl Controller {
                 let known = |id: &BalancerId| {
                     self.balancers.contains_key(id) || self.map.as_ref().is_some_and(|map| map.has_balancer(*id))
                 };
-                (next.into_iter().find(|id| !known(id)).ok_or(Refusal::Balancers)?, false)
+                (next.into_iter().find(|id| !known(id)).ok_or(Refusal::TooManyBalancers)?, false)
             }
         };
         let liveness = Liveness::new(now, true);
@@ -304,7 +304,7 @@ impl Controller {
         };
         let Some(record) = record.filter(tells) else {
             return match self.discovery.listen_until {
-                Some(until) if now < until => Err(Refusal::NotYet),
+                Some(until) if now < until => Err(Refusal::NotReady),
                 _ => {
                     self.discovery.listen_until = None;
                     Ok(())
@@ -316,7 +316,7 @@ impl Controller {
             self.secrets = record.secrets;
         } else if record.secrets != self.secrets {
             self.discovery.missed_cluster |= self.latest().is_none() && record.map.is_some();
-            return Err(if self.discovery.missed_cluster { Refusal::Unlearned } else { Refusal::OtherCluster });
+            return Err(if self.discovery.missed_cluster { Refusal::UnknownCluster } else { Refusal::OtherCluster });
         }
         // A newer map than the known one was sent by a controller without a store, which this one
         // does not know.
@@ -358,7 +358,7 @@ impl Controller {
                 },
             }
         }
-        Err(if unknown { Refusal::NotYet } else { Refusal::Hosts(parts) })
+        Err(if unknown { Refusal::NotReady } else { Refusal::NoFreePartition(parts) })
     }
 
     /// Returns true if a host has a pool partition, or may still have it.

@@ -19,19 +19,19 @@ pub enum Member {
 pub enum Refusal {
     /// The controller cannot decide yet.
     #[error("the controller has just started and has no cluster map yet; retry")]
-    NotYet,
+    NotReady,
     /// All pool partitions are assigned or still in use.
     #[error(
         "all {0} pool partitions are in use, by hosts or by UEs of departed hosts; wait for these UEs, or raise \
          cluster.address-parts and restart the cluster"
     )]
-    Hosts(u16),
+    NoFreePartition(u16),
     /// All balancer IDs are in use.
     #[error("the cluster has {} balancers, the maximum; stop one of them first", BalancerId::COUNT)]
-    Balancers,
+    TooManyBalancers,
     /// The member knows a cluster, and this controller has created another one that has no map yet.
     #[error("the controller does not know the cluster of this member yet; it restarts and learns it from the members")]
-    Unlearned,
+    UnknownCluster,
     /// The member belongs to another cluster.
     #[error("this member belongs to another cluster; restart it without its state")]
     OtherCluster,

@@ -165,7 +165,7 @@ fn first_map_waits_for_ready_hosts_and_balancer() {
     let mut bench = Bench::from_controller(Controller::new(settings(2), SECRETS, now), now);
     assert_eq!(
         bench.controller.join_host(address(0), None, now),
-        Err(Refusal::NotYet),
+        Err(Refusal::NotReady),
         "there may be a cluster already"
     );
     bench.pass(600);
@@ -406,7 +406,7 @@ fn stateless_controller_learns_map_from_rejoin() {
     let new = bench.controller.durable_state();
     let other = Secrets { recovery: 1, ..SECRETS };
     let mut next = Bench::from_controller(Controller::new(settings(3), other, bench.now), bench.now);
-    assert_eq!(next.controller.join_host(address(8), None, next.now), Err(Refusal::NotYet));
+    assert_eq!(next.controller.join_host(address(8), None, next.now), Err(Refusal::NotReady));
     let past = |id, record: &DurableState| Some(RejoinInfo { id, record: record.clone() });
     assert_eq!(next.controller.join_host(address(1), past(HostId(1), &old), next.now), Ok(HostId(1)));
     assert_eq!(next.controller.join_host(address(2), past(HostId(2), &new), next.now), Ok(HostId(2)));
@@ -702,15 +702,15 @@ fn unused_partition_of_departed_host_is_reused() {
     assert_eq!(next(&bench), Ok(HostId(3)), "the part that nobody has had");
     bench.host(3);
     bench.settle();
-    assert_eq!(next(&bench), Err(Refusal::Hosts(4)));
+    assert_eq!(next(&bench), Err(Refusal::NoFreePartition(4)));
     // One host dies. Other hosts own its UEs, which use its addresses.
     bench.silent.insert(host(1));
     bench.pass(400);
     bench.settle();
     assert_eq!((bench.hosts(), &bench.map().lost[..]), (vec![0, 2, 3], &[][..]));
-    assert_eq!(next(&bench), Err(Refusal::NotYet), "not all have said");
+    assert_eq!(next(&bench), Err(Refusal::NotReady), "not all have said");
     report(&mut bench, &[(0, &[]), (2, &[1]), (3, &[])]);
-    assert_eq!(next(&bench), Err(Refusal::Hosts(4)));
+    assert_eq!(next(&bench), Err(Refusal::NoFreePartition(4)));
     report(&mut bench, &[(2, &[])]);
     // The host ID determines the partition.
     assert_eq!(next(&bench), Ok(HostId(5)));
@@ -719,7 +719,7 @@ fn unused_partition_of_departed_host_is_reused() {
     bench.host(5);
     bench.settle();
     assert!(bench.epoch() > before && bench.hosts() == [0, 2, 3, 5]);
-    assert_eq!(next(&bench), Err(Refusal::Hosts(4)));
+    assert_eq!(next(&bench), Err(Refusal::NoFreePartition(4)));
     // Reports of an earlier epoch do not count.
     bench.silent.insert(host(3));
     bench.pass(400);
@@ -727,7 +727,7 @@ fn unused_partition_of_departed_host_is_reused() {
     for n in [0, 2, 5] {
         bench.controller.report_used_partitions(HostId(n), epoch, []);
     }
-    assert_eq!(next(&bench), Err(Refusal::NotYet));
+    assert_eq!(next(&bench), Err(Refusal::NotReady));
 }
 
 #[test]
@@ -746,7 +746,7 @@ fn partition_of_lost_ues_is_not_reused() {
         let epoch = bench.epoch();
         left.iter().for_each(|n| bench.controller.report_used_partitions(HostId(*n), epoch, []));
         let joins = bench.controller.clone().join_host(address(50), None, bench.now);
-        assert_eq!(joins, Err(Refusal::Hosts(3)));
+        assert_eq!(joins, Err(Refusal::NoFreePartition(3)));
         // The next controller knows the lost partitions too.
         let restored = Controller::restore(settings(2), bench.controller.durable_state(), bench.now);
         assert_eq!(restored.map().map(|map| &map.lost[..]), Some(dead));

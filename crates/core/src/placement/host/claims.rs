@@ -84,10 +84,10 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
         let resolution = self.claims.resolve(ue, |ue| io.slot_of(ue) == Some(slot), claimed);
         let bound = io.slot_of_subscriber(supi).filter(|bound| *bound != slot);
         match (resolution, bound) {
-            (ClaimResolution::Goes, _) => self.notify(slot, UeNotice::Superseded, io),
+            (ClaimResolution::Superseded, _) => self.notify(slot, UeNotice::Superseded, io),
             // Without a claim, either of two contexts may be the valid one.
-            (ClaimResolution::Registers, _) | (ClaimResolution::Unknown, Some(_)) => {}
-            (ClaimResolution::Stays | ClaimResolution::Unknown, bound) => {
+            (ClaimResolution::Registering, _) | (ClaimResolution::Unknown, Some(_)) => {}
+            (ClaimResolution::Valid | ClaimResolution::Unknown, bound) => {
                 self.supersede(bound, supi, io);
                 io.bind_subscriber(slot, supi);
             }

@@ -187,7 +187,7 @@ impl<S: SlotKey, P, I, E> HostMachine<S, P, I, E> {
     {
         let claimed = || claimed_at::<O::Outbox>(entry, now);
         let resolution = self.claims.resolve(ue, |claimed| claimed == ltmsi, claimed);
-        resolution == ClaimResolution::Goes || ue.associations().any(|node| !io.has_node(node))
+        resolution == ClaimResolution::Superseded || ue.associations().any(|node| !io.has_node(node))
     }
 
     fn hold_back_ue(&mut self, ltmsi: Ltmsi, entry: ReplicaEntry, origin: Origin) {

@@ -54,7 +54,7 @@ pub enum BalancerNotice {
     /// has released it.
     AddressReturned { dnn: Dnn, address: SessionAddress },
     /// RAN node of an association that is up, as reported by another host.
-    Node(Box<AssociationOwner>),
+    RanNode(Box<AssociationOwner>),
     /// AMF addresses of the balancer's associations, as far as the balancer knows them.
     Endpoints(Vec<IpAddr>),
 }
@@ -85,12 +85,12 @@ pub struct PoolLoad {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToBalancer<'a> {
     /// ID of the sender; the first message.
-    Host(HostId),
+    Hello(HostId),
     /// Map by which the following messages are sent. A balancer with an older map adopts this one
     /// first, so that all effects of a previous owner precede those of the next one.
     Map(Box<ClusterMap>),
     /// Sent when there is nothing else to send.
-    Beat,
+    Heartbeat,
     /// Output to a RAN node or UPF.
     Output(Cow<'a, RanOutput>),
     /// Notice of the host.

@@ -41,14 +41,14 @@ pub struct BalancerAssignment {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToController {
     /// Join request of a host.
-    Host {
+    JoinHost {
         /// Address at which the host receives copies of other hosts.
         copies: SocketAddr,
         /// State of an earlier membership, if any.
         past: Option<Box<RejoinInfo<HostId>>>,
     },
     /// Join request of a balancer.
-    Balancer {
+    JoinBalancer {
         /// Address at which the balancer accepts hosts.
         address: SocketAddr,
         /// State of an earlier membership, if any.
@@ -58,7 +58,7 @@ pub enum ToController {
     /// heartbeats are expected.
     Ready,
     /// Sent when there is nothing else to send.
-    Beat,
+    Heartbeat,
     /// Hosts of the map from which the balancer receives no heartbeats.
     SilentHosts(Vec<HostId>),
     /// Load report of the host.
@@ -84,7 +84,7 @@ pub enum ToController {
     /// bucket was migrating to or from the sender in this epoch.
     PoolPartitions { epoch: u64, parts: Vec<u16> },
     /// This connection carries only heartbeats of a member, which has another connection.
-    Pulse(Member),
+    HeartbeatOnly(Member),
     /// Number of procedures since the last such message for which a balancer found no host that
     /// would meet the objective.
     Violations(u32),
@@ -106,7 +106,7 @@ pub enum ToMember {
     /// The join is refused, or the member is evicted; contains the reason.
     Refused(String),
     /// Sent when there is nothing else to send.
-    Beat,
+    Heartbeat,
     /// Map that is in effect from here on.
     Map(Box<ClusterMap>),
     /// Other hosts have all state of the host: it may end.

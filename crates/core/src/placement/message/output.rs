@@ -118,7 +118,7 @@ pub enum HostNotice {
         address: SessionAddress,
     },
     /// To the balancer of an additional association, for hosts that join later: its RAN node.
-    Node(Box<AssociationOwner>),
+    RanNode(Box<AssociationOwner>),
 }
 
 impl From<HostNotice> for ClusterOutput {

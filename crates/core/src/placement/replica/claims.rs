@@ -61,12 +61,12 @@ struct KnownClaim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimResolution {
     /// The arriving context is superseded.
-    Goes,
+    Superseded,
     /// The arriving context stays and supersedes the other one.
-    Stays,
+    Valid,
     /// The arriving context stays. It claims when its registration is complete; until then another
     /// context may be the subscriber's.
-    Registers,
+    Registering,
     /// No claim is known.
     Unknown,
 }
@@ -145,7 +145,7 @@ impl Claims {
     ) -> Result<Claim, ClaimResolution> {
         let claim = match self.last.get(&supi) {
             Some(known) if known.ue == ue || is_same_ue(known.ue) => Claim { supi, ue, at: known.at.max(at) },
-            Some(known) if (known.at, known.ue) > (at, ue) => return Err(ClaimResolution::Goes),
+            Some(known) if (known.at, known.ue) > (at, ue) => return Err(ClaimResolution::Superseded),
             _ => Claim { supi, ue, at },
         };
         self.put(claim, true, now);
@@ -173,11 +173,11 @@ impl Claims {
     ) -> ClaimResolution {
         let later = |known: &KnownClaim| claimed().is_some_and(|at| (at, ue.ltmsi) >= (known.at, known.ue));
         match ue.identity.supi.and_then(|supi| self.last.get(&supi)) {
-            Some(known) if is_same_ue(known.ue) || later(known) => ClaimResolution::Stays,
+            Some(known) if is_same_ue(known.ue) || later(known) => ClaimResolution::Valid,
             // Whether a claim is known or not: a host that has just joined knows none.
-            _ if matches!(ue.procedure, Some(Procedure::Registration(_))) => ClaimResolution::Registers,
+            _ if matches!(ue.procedure, Some(Procedure::Registration(_))) => ClaimResolution::Registering,
             None => ClaimResolution::Unknown,
-            Some(_) => ClaimResolution::Goes,
+            Some(_) => ClaimResolution::Superseded,
         }
     }
 

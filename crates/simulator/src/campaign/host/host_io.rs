@@ -301,7 +301,7 @@ impl HostIo for Io<'_> {
                     host.links.send_about_input(network, number, Message::Done(number));
                 }
                 HostNotice::Claim(claim) => _ = host.links.send_to_holder(network, Message::Claim(claim)),
-                HostNotice::ReturnAddress { .. } | HostNotice::Node(_) => {}
+                HostNotice::ReturnAddress { .. } | HostNotice::RanNode(_) => {}
             },
             ClusterOutput::CaughtUp { epoch, host: replica } => {
                 host.caught_up.push((epoch, replica));

@@ -21,12 +21,12 @@ impl ControllerMachine {
         let Some(known) = self.connections.get_mut(&connection) else { return };
         let ConnectionState::Unidentified { join: Some(request) } = &known.state else { return };
         let (joined, rejoined) = match request {
-            ToController::Host { copies, past } => {
+            ToController::JoinHost { copies, past } => {
                 let past = past.as_deref().cloned();
                 let rejoined = past.is_some();
                 (self.controller.join_host(*copies, past, now).map(Member::Host), rejoined)
             }
-            ToController::Balancer { address, past } => {
+            ToController::JoinBalancer { address, past } => {
                 let past = past.as_deref().cloned();
                 let rejoined = past.is_some();
                 (self.controller.join_balancer(*address, past, now).map(Member::Balancer), rejoined)
@@ -35,7 +35,7 @@ impl ControllerMachine {
         };
         let member = match joined {
             Ok(member) => member,
-            Err(Refusal::NotYet | Refusal::Unlearned) => return,
+            Err(Refusal::NotReady | Refusal::UnknownCluster) => return,
             Err(reason) => {
                 output.notify(Notice::JoinRefused { connection, reason });
                 output.send(connection, &ToMember::Refused(reason.to_string()));

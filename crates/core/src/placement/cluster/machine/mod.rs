@@ -144,16 +144,16 @@ impl ControllerMachine {
         match (message, &mut known.state) {
             (_, ConnectionState::Departed) => {}
             (
-                request @ (ToController::Host { .. } | ToController::Balancer { .. }),
+                request @ (ToController::JoinHost { .. } | ToController::JoinBalancer { .. }),
                 ConnectionState::Unidentified { join },
             ) => {
                 *join = Some(request);
                 self.join(connection, now, output);
             }
-            (ToController::Pulse(member), state @ ConnectionState::Unidentified { join: None }) => {
+            (ToController::HeartbeatOnly(member), state @ ConnectionState::Unidentified { join: None }) => {
                 *state = ConnectionState::HeartbeatOnly(member);
             }
-            (ToController::Beat, ConnectionState::Member(_) | ConnectionState::HeartbeatOnly(_)) => {}
+            (ToController::Heartbeat, ConnectionState::Member(_) | ConnectionState::HeartbeatOnly(_)) => {}
             (message, ConnectionState::Member(member)) => {
                 let member = *member;
                 if message == ToController::Ready {
@@ -322,7 +322,7 @@ impl ControllerMachine {
                 Some(_) => {
                     let is_balancer = matches!(known.member(), Some(Member::Balancer(_)));
                     let message = cordoned.as_ref().filter(|_| is_balancer);
-                    output.send(*connection, message.unwrap_or(&ToMember::Beat));
+                    output.send(*connection, message.unwrap_or(&ToMember::Heartbeat));
                 }
                 None if now.since(known.since) > UNIDENTIFIED_TIMEOUT => overdue.push(*connection),
                 None => {}

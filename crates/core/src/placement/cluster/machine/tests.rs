@@ -107,7 +107,7 @@ impl Fixture {
         let end = self.now + time;
         while self.now < end {
             self.now = self.now + BEAT;
-            beats.iter().for_each(|connection| self.message(*connection, ToController::Beat));
+            beats.iter().for_each(|connection| self.message(*connection, ToController::Heartbeat));
             self.on(Input::Advance);
         }
     }
@@ -124,11 +124,11 @@ impl Fixture {
 }
 
 fn host() -> ToController {
-    ToController::Host { copies: (Ipv4Addr::LOCALHOST, 9).into(), past: None }
+    ToController::JoinHost { copies: (Ipv4Addr::LOCALHOST, 9).into(), past: None }
 }
 
 fn balancer() -> ToController {
-    ToController::Balancer { address: (Ipv4Addr::LOCALHOST, 10).into(), past: None }
+    ToController::JoinBalancer { address: (Ipv4Addr::LOCALHOST, 10).into(), past: None }
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn heartbeat_connection_keeps_member_alive() {
     let mut fixture = Fixture::with_map();
     let member = *fixture.machine.members.iter().find(|(_, connection)| connection.0 == 2).expect("the host").0;
     fixture.on(Input::Connected(ConnectionId(4)));
-    fixture.message(4, ToController::Pulse(member));
+    fixture.message(4, ToController::HeartbeatOnly(member));
     fixture.wait(Duration(8 * SILENCE.0), &[1, 4]);
     assert!(fixture.output.evicted.is_empty());
     fixture.wait(Duration(2 * SILENCE.0), &[1]);
@@ -202,7 +202,7 @@ fn later_connection_replaces_earlier_one() {
     let (id, map) = (HostId(0), fixture.machine.controller().map().cloned());
     let record = DurableState::new(fixture.machine.controller().secrets(), map);
     let past = Some(Box::new(super::super::RejoinInfo { id, record }));
-    fixture.join(5, ToController::Host { copies: (Ipv4Addr::LOCALHOST, 9).into(), past });
+    fixture.join(5, ToController::JoinHost { copies: (Ipv4Addr::LOCALHOST, 9).into(), past });
     assert_eq!(fixture.output.closed, [2]);
     fixture.on(Input::Disconnected(ConnectionId(2)));
     fixture.on(Input::Advance);

@@ -29,7 +29,7 @@ fn successor_of_only_balancer_learns_the_cluster() {
     let record = before.controller.durable_state();
     let mut next = successor(&before);
     // Its own balancer asks first, and must wait for members that know more.
-    assert_eq!(next.controller.join_balancer(address(200), None, next.now), Err(Refusal::NotYet));
+    assert_eq!(next.controller.join_balancer(address(200), None, next.now), Err(Refusal::NotReady));
     for n in 0..3 {
         assert_eq!(rejoin(&mut next, n, &record), Ok(HostId(n)));
     }
@@ -108,13 +108,13 @@ fn controller_of_unknown_cluster_restarts() {
     let new = next.controller.join_balancer(address(200), None, next.now).unwrap();
     next.controller.on_ready(Member::Balancer(new), next.now);
     assert!(!next.controller.must_restart());
-    assert_eq!(rejoin(&mut next, 0, &record), Err(Refusal::Unlearned));
+    assert_eq!(rejoin(&mut next, 0, &record), Err(Refusal::UnknownCluster));
     assert!(next.controller.must_restart());
     // A member of the other cluster that was in no map does not teach it to the restarted
     // controller.
     let fresh = DurableState::new(next.controller.secrets(), None);
     let mut again = successor(&before);
-    assert_eq!(rejoin(&mut again, 7, &fresh), Err(Refusal::NotYet));
+    assert_eq!(rejoin(&mut again, 7, &fresh), Err(Refusal::NotReady));
     assert_eq!(rejoin(&mut again, 0, &record), Ok(HostId(0)));
     assert_eq!(rejoin(&mut again, 7, &fresh), Err(Refusal::OtherCluster));
     // Once the controller has a map, the host belongs to another cluster.

@@ -43,12 +43,12 @@ impl Host {
         self.contexts.insert(ue);
         let verdict = self.claims.resolve(&context(ue), |claimed| claimed == ue, || claimed);
         match (verdict, self.bound) {
-            (ClaimResolution::Goes, _) => {
+            (ClaimResolution::Superseded, _) => {
                 self.contexts.remove(&ue);
                 return None;
             }
-            (ClaimResolution::Registers, _) | (ClaimResolution::Unknown, Some(_)) => {}
-            (ClaimResolution::Stays | ClaimResolution::Unknown, other) => {
+            (ClaimResolution::Registering, _) | (ClaimResolution::Unknown, Some(_)) => {}
+            (ClaimResolution::Valid | ClaimResolution::Unknown, other) => {
                 self.contexts.retain(|own| *own == ue || Some(*own) != other);
                 self.bound = Some(ue);
             }
@@ -195,7 +195,7 @@ fn late_claim_changes_nothing() {
     assert_eq!(claims.by_supi(supi()), Some(NEW));
     assert_eq!(
         claims.repeat_for_takeover((supi(), OLD), |_| false, NOW, NOW),
-        Err(ClaimResolution::Goes),
+        Err(ClaimResolution::Superseded),
         "who takes the older one over"
     );
     // A host whose clock is behind registers the subscriber after all that.
@@ -236,7 +236,8 @@ fn claims_expire_and_are_bounded() {
 fn claim_outlives_registration_timeout() {
     let registration_timeout = Duration::from_secs(30);
     let other = Supi::from_digits("999700000000002").unwrap();
-    for (known, expected) in [(registration_timeout, Err(ClaimResolution::Goes)), (Duration::default(), Ok(NEW))] {
+    for (known, expected) in [(registration_timeout, Err(ClaimResolution::Superseded)), (Duration::default(), Ok(NEW))]
+    {
         let mut claims = Claims::new(known);
         let (began, completed) = (NOW, NOW + Duration::from_secs(4));
         // The completed registration updates a context that was claimed before.
@@ -267,10 +268,10 @@ fn reregistration_at_new_host_repeats_claim() {
     other.on_remote_claim(first, NOW);
     let later = NOW + Duration::from_secs(5);
     let gone = |other: &Claims| other.resolve(&context(NEW), |claimed| claimed == NEW, || None);
-    assert_eq!(gone(&other), ClaimResolution::Goes, "as long as nobody says more");
+    assert_eq!(gone(&other), ClaimResolution::Superseded, "as long as nobody says more");
     let claim = joined.bind(supi(), NEW, later, later);
     assert!(other.on_remote_claim(claim, later));
-    assert_eq!(gone(&other), ClaimResolution::Stays);
+    assert_eq!(gone(&other), ClaimResolution::Valid);
     // A host that received the recent claims when it joined knows this one too.
     let recent: Vec<Claim> = other.recent(later).collect();
     assert_eq!(recent, [claim]);
