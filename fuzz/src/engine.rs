@@ -355,7 +355,7 @@ impl Bench {
                 "nothing is under way, so nothing is waited for"
             );
         }
-        if out.effects.contains(&Effect::Forget) {
+        if out.effects.contains(&Effect::DeleteContext) {
             self.ue = UeContext::new(self.ue.ltmsi);
             (self.card, self.requested) = (None, Vec::new());
         }

@@ -167,7 +167,7 @@ impl Host {
                 .effects
                 .iter_mut()
                 .filter(|effect| is_authentication(effect))
-                .for_each(|effect| *effect = Effect::Forget);
+                .for_each(|effect| *effect = Effect::DeleteContext);
         }
         let repeated = (outbox, EffectAssociations::default());
         self.drive(|machine, io| machine.repeat_outbox(slot, repeated, clock(), io));

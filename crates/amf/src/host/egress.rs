@@ -327,7 +327,7 @@ impl Host {
                 Effect::N1N2TransferReply { token, result, sm_context } => {
                     self.answer_transfer(token, result, sm_context.as_ref())
                 }
-                Effect::Forget => {}
+                Effect::DeleteContext => {}
             }
         }
         StepMetrics::trace(&notes, (ltmsi, key), at);

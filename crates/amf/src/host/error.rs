@@ -29,7 +29,7 @@ pub enum HostError {
     Worker { worker: u8, error: String },
     /// The first workers are not ready in time.
     #[error("the worker processes are not ready after {0:?}; is the machine overloaded?")]
-    Late(Duration),
+    StartTimeout(Duration),
     /// The file of contexts that outlive the core.
     #[error("state.keep: {0}")]
     Keep(#[from] ShmError),

@@ -244,7 +244,7 @@ impl Host {
                     self.input(input);
                     self.replace_failed_launches();
                 }
-                Err(_) => return Err(HostError::Late(START_TIMEOUT)),
+                Err(_) => return Err(HostError::StartTimeout(START_TIMEOUT)),
             }
         }
         Ok(())

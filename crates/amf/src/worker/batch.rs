@@ -95,7 +95,7 @@ impl NfWorker {
                     self.pass_effects(slot, done);
                     u64::from(ended)
                 }
-                Err(error) if error.passes() => self.retry_single(nf, slot, packet),
+                Err(error) if error.is_retryable() => self.retry_single(nf, slot, packet),
                 Err(error) => u64::from(log_failed_event(&error)),
             };
         }
@@ -122,7 +122,7 @@ impl NfWorker {
             self.count_operations(|_| transaction);
             match begun {
                 Ok(begun) => Some((begun, transaction)),
-                Err(error) if error.passes() => None,
+                Err(error) if error.is_retryable() => None,
                 Err(error) => Some((EventOutcome::Ended(log_failed_event(&error)), transaction)),
             }
         });

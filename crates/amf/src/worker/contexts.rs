@@ -74,16 +74,16 @@ pub(super) enum StepError {
     Database(#[from] ContextDatabaseError),
     /// The commit to the region failed after that to the database.
     #[error("{0}; the database has it already")]
-    Behind(CommitError),
+    RegionCommit(CommitError),
 }
 
 impl StepError {
     /// Returns true if a retry may succeed.
-    pub(super) fn passes(&self) -> bool {
+    pub(super) fn is_retryable(&self) -> bool {
         match self {
             StepError::Database(ContextDatabaseError::Database(error)) => error.is_retryable(),
             // Room appears as effects are sent. The next load finds the database ahead.
-            StepError::Behind(error) => *error == CommitError::Full,
+            StepError::RegionCommit(error) => *error == CommitError::Full,
             StepError::Commit(_) | StepError::Database(_) => false,
         }
     }
@@ -422,7 +422,7 @@ impl Contexts {
             after: None,
             settled: Vec::new(),
             seids: Vec::new(),
-            effects: vec![Effect::Forget],
+            effects: vec![Effect::DeleteContext],
             notes: Vec::new(),
             ..last
         };
@@ -614,7 +614,7 @@ impl Contexts {
             let here = if there.context.is_empty() { &[][..] } else { octets };
             let (deadline, pin, outbox) = (there.deadline, there.pin, there.outbox());
             let record = CommitRecord { consumed: there.consumed, deadline, pin, context: here, outbox };
-            Ok(CommitHandle::Committed(worker.commit(slot, &before, &record).map_err(StepError::Behind)?.buffer))
+            Ok(CommitHandle::Committed(worker.commit(slot, &before, &record).map_err(StepError::RegionCommit)?.buffer))
         });
         each.collect()
     }

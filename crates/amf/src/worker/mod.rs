@@ -425,7 +425,7 @@ impl NfWorker {
             });
             self.count_operations(|_| transaction);
             match ended {
-                Err(error) if error.passes() && self.waits_for_database() => {
+                Err(error) if error.is_retryable() && self.waits_for_database() => {
                     tracing::debug!(%error, "an event waits for the database");
                     self.results.wake();
                     std::thread::sleep(DATABASE_RETRY_INTERVAL);
@@ -715,7 +715,7 @@ fn new_outbox(
     old_references: &[Ltmsi],
     outcome: StepOutput,
 ) -> Outbox {
-    let forgets = outcome.effects.contains(&Effect::Forget);
+    let forgets = outcome.effects.contains(&Effect::DeleteContext);
     let references = references(ue);
     let seid = |effect: &Effect| match effect {
         // Nothing answers a packet.

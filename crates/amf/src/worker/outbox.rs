@@ -197,7 +197,7 @@ mod tests {
         // An expired deadline, a removed context, and extreme values.
         (outbox.deadline, outbox.after, outbox.key) = (Some(Instant(5)), None, idempotency_key(ltmsi, u32::MAX));
         (outbox.settled, outbox.seids) = (vec![Ltmsi::from_raw(1)], vec![None, Some(Seid(u64::MAX))]);
-        (outbox.effects, outbox.notes) = (vec![Effect::Forget], vec![Note::fault("x")]);
+        (outbox.effects, outbox.notes) = (vec![Effect::DeleteContext], vec![Note::fault("x")]);
         let octets = outbox.encode(Vec::new()).unwrap();
         assert_eq!(Outbox::decode(&octets), Some(outbox.clone()));
         assert!(Outbox::decode(&octets[..octets.len() - 1]).is_none());
@@ -218,7 +218,7 @@ mod tests {
         outbox.effects.push(page);
         let octets = outbox.encode(Vec::new()).expect("a page may be repeated");
         assert_eq!(Outbox::decode(&octets).map(|outbox| outbox.key_of(KEYED_EFFECTS)), Some(0));
-        outbox.effects.push(Effect::Forget);
+        outbox.effects.push(Effect::DeleteContext);
         assert_eq!(outbox.encode(Vec::new()), None, "an effect without a key may be repeated");
     }
 }

@@ -304,7 +304,7 @@ impl Fleet {
         if is_due {
             self.tick();
         }
-        self.on(balancer::Input::Room);
+        self.on(balancer::Input::Poll);
         self.flush();
     }
 

@@ -50,7 +50,7 @@ pub enum Effect {
     /// Returns these addresses to the address pool.
     FreeAddress(Dnn, SessionAddress),
     /// Deletes the context, which has no state worth keeping.
-    Forget,
+    DeleteContext,
     /// Sends a request to the SMF about one of its sessions. The response arrives as an event.
     /// Requests about one session are sent one at a time.
     SmfRequest {
@@ -83,7 +83,7 @@ impl Effect {
             Effect::Authenticate(_)
             | Effect::BindSupi(_)
             | Effect::BindSupiSince(..)
-            | Effect::Forget
+            | Effect::DeleteContext
             | Effect::SmfRequest { .. }
             | Effect::N1N2TransferReply { .. } => false,
         }

@@ -32,7 +32,7 @@ fn half_open_ue_is_evicted_at_once() {
     let mut lab = half_open();
     lab.event(Event::Evicted);
     assert!(lab.context().is_none(), "it does not wait for the RAN");
-    assert!(lab.effects.contains(&Effect::Forget));
+    assert!(lab.effects.contains(&Effect::DeleteContext));
     assert!(lab.notes.contains(&Note::Failed(Kind::Registration, 22)), "{:?}", lab.notes);
     assert!(!lab.notes.iter().any(|note| matches!(note, Note::Started(Kind::Release))), "{:?}", lab.notes);
     lab.settle();

@@ -579,7 +579,7 @@ fn superseded_context_releases_resources() {
     let freed = |f: fn(&Effect) -> bool| lab.effects.iter().filter(|e| f(e)).count();
     assert_eq!(freed(|e| matches!(e, Effect::FreeTmsi(_))), 1);
     assert_eq!(freed(|e| matches!(e, Effect::FreeAddress(..))), 1);
-    assert!(lab.effects.contains(&Effect::Forget));
+    assert!(lab.effects.contains(&Effect::DeleteContext));
 }
 
 #[test]

@@ -217,7 +217,7 @@ impl Balancer {
             _ if at == self.controller => {}
             message => self.on_host_message(network, at, &message),
         }
-        self.on(network, balancer::Input::Room);
+        self.on(network, balancer::Input::Poll);
     }
 
     fn on_joined(&mut self, network: &mut Network, balancer: BalancerId, secrets: Secrets) {
@@ -255,7 +255,7 @@ impl Balancer {
     pub(super) fn on_timer(&mut self, network: &mut Network, due: &TimerEvent) {
         if matches!(due, TimerEvent::Late) {
             self.late_at = u64::MAX;
-            self.on(network, balancer::Input::Room);
+            self.on(network, balancer::Input::Poll);
             self.check_served(network);
             return;
         }

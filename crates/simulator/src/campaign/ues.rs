@@ -531,7 +531,7 @@ impl Host {
         let outcome = engine::step(ue, event, &mut env);
         let needs_owner = ids.needs_owner;
         let runs = kind::procedure_in_progress(ue).is_some();
-        let forgets = outcome.effects.contains(&Effect::Forget);
+        let forgets = outcome.effects.contains(&Effect::DeleteContext);
         let references = references(ue);
         let seid = |effect: &Effect| match effect {
             Effect::Pfcp { session, upf, .. } => {

@@ -216,7 +216,7 @@ impl Balancer {
     /// Gives late inputs to the owners.
     pub(super) fn on_due(&mut self, now: Instant) {
         self.due = None;
-        self.on(Input::Room, now);
+        self.on(Input::Poll, now);
     }
 
     /// Returns the messages to deliver.

@@ -70,7 +70,8 @@ pub(crate) fn begin(
                 records = Box::new(SplitRecords { alone: records, shared: config.open()? });
                 shared = Some((SharedRecordConfig { own, format: config.octets_format() }, config.clone()));
             }
-            let mode = if config.write == StateWrite::NonBlocking { WriterMode::Behind } else { WriterMode::Shared };
+            let mode =
+                if config.write == StateWrite::NonBlocking { WriterMode::WriteBehind } else { WriterMode::Shared };
             (records, mode, config.codec())
         }
         DurableRecords::Shared(config) => {

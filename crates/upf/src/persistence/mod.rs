@@ -185,7 +185,7 @@ pub(crate) enum WriterMode {
     #[default]
     Shared,
     /// The same, and responses do not wait for commits (write-behind).
-    Behind,
+    WriteBehind,
     /// The UPF is the only writer.
     Sole,
 }
@@ -257,7 +257,7 @@ impl PersistentUpf {
     pub(crate) fn new(mode: WriterMode, codec: Codec, sharing: Option<SharedRecordConfig>) -> Self {
         let locations = PartLocations::new(sharing);
         let versions = (mode == WriterMode::Sole).then(FxHashMap::default);
-        let writes_behind = mode == WriterMode::Behind;
+        let writes_behind = mode == WriterMode::WriteBehind;
         PersistentUpf { locations, versions, writes_behind, codec, ..PersistentUpf::default() }
     }
 

@@ -461,7 +461,7 @@ fn nothing_leaves_before_it_is_committed() {
 /// continues with its earlier state.
 #[test]
 fn write_behind_loses_only_unwritten_answers() {
-    let mut world = World::over(WriterMode::Behind);
+    let mut world = World::over(WriterMode::WriteBehind);
     let (first, teid) = world.establish(&request());
     world.modify(first, &forward(RAN_TEID));
     assert_eq!((world.work(), world.written()), (vec![], 1));
@@ -517,7 +517,7 @@ fn another_request(n: u8) -> SessionEstablishmentRequest {
 /// later incarnation assigns the tunnel to another session.
 #[test]
 fn unwritten_tunnel_is_not_reassigned() {
-    let mut world = World::over(WriterMode::Behind);
+    let mut world = World::over(WriterMode::WriteBehind);
     let (_, mut written) = world.establish(&request());
     world.work();
     let mut told = vec![written];

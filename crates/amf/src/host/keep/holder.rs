@@ -186,12 +186,12 @@ impl HolderRecord {
     /// Renews the record by another commit.
     fn renew(&mut self) -> RenewalResult {
         match self.commit() {
-            Ok(()) => RenewalResult::Yes,
+            Ok(()) => RenewalResult::Renewed,
             Err(RecordError::Conflict) => match load(&mut *self.records) {
                 // The reply to an earlier commit was lost.
                 Ok(Some((version, holder))) if holder.owner == self.holder.owner => {
                     self.version = version;
-                    RenewalResult::Yes
+                    RenewalResult::Renewed
                 }
                 Ok(found) => match self.incarnation() {
                     Ok(Some(now)) if now == self.holder.incarnation => match found {
@@ -199,15 +199,15 @@ impl HolderRecord {
                         None => {
                             // The record was removed, for example by FLUSHALL: it is created again.
                             self.version = 0;
-                            RenewalResult::Later
+                            RenewalResult::Unreachable
                         }
                     },
-                    Ok(_) => RenewalResult::Other,
-                    Err(_) => RenewalResult::Later,
+                    Ok(_) => RenewalResult::CommitsLost,
+                    Err(_) => RenewalResult::Unreachable,
                 },
-                Err(_) => RenewalResult::Later,
+                Err(_) => RenewalResult::Unreachable,
             },
-            Err(_) => RenewalResult::Later,
+            Err(_) => RenewalResult::Unreachable,
         }
     }
 }
@@ -215,11 +215,11 @@ impl HolderRecord {
 /// Result of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RenewalResult {
-    Yes,
+    Renewed,
     /// The database does not work.
-    Later,
+    Unreachable,
     /// The database has lost commits.
-    Other,
+    CommitsLost,
     /// Another core holds the record.
     Superseded,
 }
@@ -257,8 +257,8 @@ impl Renewal {
 fn renew(mut record: HolderRecord, stopped: &Receiver<()>, input_sender: &HostSender) -> Option<HolderRecord> {
     while stopped.recv_timeout(RENEWAL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
         match record.renew() {
-            RenewalResult::Yes | RenewalResult::Later => {}
-            RenewalResult::Other => {
+            RenewalResult::Renewed | RenewalResult::Unreachable => {}
+            RenewalResult::CommitsLost => {
                 tracing::warn!("database of contexts lost commits; contexts not kept for the next start");
                 return None;
             }
@@ -302,7 +302,7 @@ mod tests {
         let (stop, stopped) = bounded::<()>(0);
         let renewing = std::thread::spawn(move || {
             while stopped.recv_timeout(CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                assert_eq!(first.renew(), RenewalResult::Yes);
+                assert_eq!(first.renew(), RenewalResult::Renewed);
             }
         });
         assert!(matches!(HolderRecord::acquire(store(&records), 2), Err(KeepError::InUse)));
@@ -327,11 +327,11 @@ mod tests {
         let mut second = second;
         assert_eq!(
             [second.renew(), second.renew()],
-            [RenewalResult::Later, RenewalResult::Yes],
+            [RenewalResult::Unreachable, RenewalResult::Renewed],
             "it was removed by hand"
         );
         first.holder.incarnation = "before the database was started anew".into();
-        assert_eq!(first.renew(), RenewalResult::Other);
+        assert_eq!(first.renew(), RenewalResult::CommitsLost);
     }
 
     #[test]

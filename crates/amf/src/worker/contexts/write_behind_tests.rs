@@ -90,7 +90,7 @@ impl Nf {
         loop {
             match self.step(region, slot, input) {
                 Ok(found) => return found,
-                Err(error) => assert!(error.passes(), "{error}"),
+                Err(error) => assert!(error.is_retryable(), "{error}"),
             }
         }
     }
@@ -98,7 +98,7 @@ impl Nf {
     /// Waits until all commits of a UE are written.
     fn written(&mut self, region: &Region, slot: Slot) {
         while let Err(error) = self.load(region, slot) {
-            assert!(error.passes(), "{error}");
+            assert!(error.is_retryable(), "{error}");
         }
     }
 
@@ -131,7 +131,7 @@ fn next_load_waits_for_pending_write() {
     assert_eq!(region.consumed_of(slot), 1, "what it wants done leaves");
     assert_eq!(records.clone().list_ids("amf"), Ok(Vec::new()), "nothing is written yet");
     let error = one.load(&region, slot).expect_err("it has it in loaded");
-    assert!(error.passes(), "{error}");
+    assert!(error.is_retryable(), "{error}");
     let opens = std::thread::spawn({
         let gate = one.gate.clone();
         move || {
@@ -190,7 +190,7 @@ fn unwritten_commit_of_dead_worker_is_continued() {
     drop(contexts);
     let late =
         two.contexts.commit_alone(&mut two.worker, loaded, false, CommitTerms::from_input(4), b"outbox").unwrap_err();
-    assert!(late.passes(), "{late}");
+    assert!(late.is_retryable(), "{late}");
     two.step_at_last(&region, slot, 4);
     for (slot, steps) in [(slot, 4), (other, 2)] {
         two.written(&region, slot);

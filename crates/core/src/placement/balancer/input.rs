@@ -23,8 +23,9 @@ pub enum Input<'a> {
     Cordoned(Vec<HostId>),
     /// Event of the RAN or a UPF for the hosts.
     Event(PeerEvent),
-    /// Connections may have room again.
-    Room,
+    /// Connections may have room again, or inputs at serving hosts may be late: waiting inputs are
+    /// delivered, and late ones recalled.
+    Poll,
     /// A heartbeat interval has passed, and everything that arrived in it was handled.
     Tick {
         /// True if the controller and its machine have been silent for the failure timeout.

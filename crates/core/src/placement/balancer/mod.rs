@@ -123,7 +123,7 @@ impl BalancerMachine {
                     self.deliver(now, output);
                 }
             }
-            Input::Room => {
+            Input::Poll => {
                 self.recall_late_inputs(now, output);
                 self.deliver(now, output);
             }

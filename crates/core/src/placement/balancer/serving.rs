@@ -23,7 +23,7 @@ use choices::{HostRole, InputInProgress, InputSource};
 use vireo_types::{Bucket, Instant};
 
 impl BalancerMachine {
-    /// Returns the time of the next [`super::Input::Room`] at the latest, if inputs at serving
+    /// Returns the time of the next [`super::Input::Poll`] at the latest, if inputs at serving
     /// hosts may be late then.
     pub fn due(&self) -> Option<Instant> {
         self.serving_hosts.due()

@@ -210,7 +210,7 @@ fn inputs_wait_in_order_for_room() {
     fixture.pfcp(two);
     assert!(fixture.machine.is_congested() && fixture.take_inputs().is_empty());
     fixture.output.full.clear();
-    fixture.on(Input::Room);
+    fixture.on(Input::Poll);
     let sent: Vec<u64> = fixture.take_inputs().into_iter().map(|(connection, ..)| connection).collect();
     assert_eq!((sent, fixture.machine.is_congested()), (vec![1, 2], false));
 }
@@ -354,7 +354,7 @@ fn snapshot_keeps_inputs_and_hosts() {
     assert_eq!(connections, [1, 2], "a refused peer closes its connection itself");
     fixture.machine = BalancerMachine::resume(settings(), snapshot, fixture.now);
     fixture.message(1, ToBalancer::Notice(HostNotice::ReturnInput { number }));
-    fixture.on(Input::Room);
+    fixture.on(Input::Poll);
     fixture.pfcp(fixture.ue_of(2));
     assert_eq!(fixture.take_inputs(), [(1, number, true), (2, number + 1, true)]);
 }

@@ -129,7 +129,7 @@ fn effects_use_last_association_of_each_node() {
     nodes.begin(AssocId(3), record(8));
     nodes.set_last_association(AssocId(1), AssocId(2), ues[0]);
     let to = |node| Effect::Ngap { assoc: AssocId(node), pdu: Vec::new() };
-    let effects = [to(1), Effect::Forget, to(3), to(1), to(9)];
+    let effects = [to(1), Effect::DeleteContext, to(3), to(1), to(9)];
     let ways = [Some((AssocId(1), AssocId(2))), Some((AssocId(3), AssocId(3)))];
     assert_eq!(nodes.effect_associations(ues[0], &effects), ways);
     assert_eq!(nodes.effect_associations(ues[1], &effects[..2]), [Some((AssocId(1), AssocId(1))), None]);

@@ -249,7 +249,7 @@ impl Network {
         let before = self.stored.as_deref().unwrap_or_default();
         context::encode_after(&ue, before, &mut octets).expect("it encodes");
         assert_eq!(context::decode(&octets).as_ref(), Ok(&ue), "a context is all in its stored form");
-        self.stored = (!outcome.effects.contains(&Effect::Forget)).then_some(octets);
+        self.stored = (!outcome.effects.contains(&Effect::DeleteContext)).then_some(octets);
         self.notes.extend(outcome.notes);
         for effect in outcome.effects {
             self.effects.push(effect.clone());

@@ -395,7 +395,7 @@ impl Lab {
     fn step(&mut self, ue: &mut UeContext, event: Event<'_>) {
         self.history.extend(RecordedEvent::from_event(&event).map(|event| (ue.clone(), event)));
         let outcome = self.try_step(ue, event);
-        let forgotten = outcome.effects.contains(&Effect::Forget);
+        let forgotten = outcome.effects.contains(&Effect::DeleteContext);
         let mut octets = Vec::new();
         let before = self.stored.as_deref().unwrap_or_default();
         context::encode_after(ue, before, &mut octets).expect("it encodes");

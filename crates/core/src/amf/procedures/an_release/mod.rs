@@ -50,6 +50,6 @@ pub fn forget_if_empty(ctx: &mut StepContext<'_, '_>) {
         for tmsi in [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten() {
             ctx.effect(Effect::FreeTmsi(tmsi));
         }
-        ctx.effect(Effect::Forget);
+        ctx.effect(Effect::DeleteContext);
     }
 }

@@ -54,7 +54,7 @@ impl World {
 
     fn notice(&mut self, host: u64, notice: HostNotice) {
         self.fixture.message(host, ToBalancer::Notice(notice));
-        self.fixture.on(Input::Room);
+        self.fixture.on(Input::Poll);
     }
 
     /// Reports the service time of all procedures at a host with one processor.
@@ -65,7 +65,7 @@ impl World {
 
     fn wait(&mut self, time: Duration) {
         self.fixture.now = self.fixture.now + time;
-        self.fixture.on(Input::Room);
+        self.fixture.on(Input::Poll);
     }
 
     /// Passes a map in which the only replica of the UE is the owner.
@@ -274,6 +274,6 @@ fn next_process_gives_served_inputs_to_owner() {
     let snapshot = world.fixture.machine.snapshot(world.fixture.now);
     let settings = world.fixture.machine.settings().clone();
     world.fixture.machine = BalancerMachine::resume(settings, snapshot, world.fixture.now);
-    world.fixture.on(Input::Room);
+    world.fixture.on(Input::Poll);
     assert_eq!(world.take_one(owner, OwnerAfterServingHost), number);
 }

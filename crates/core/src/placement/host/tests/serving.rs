@@ -152,7 +152,7 @@ fn owner_commits_proposal_on_its_base_only() {
     assert_eq!(judge(OTHER, &step, &io, &machine), commit);
     assert_eq!(judge(HostId(7), &step, &io, &machine), ProposalDecision::Refuse, "no replica");
     assert_eq!(judge(OTHER, &Proposal { epoch: 2, ..step.clone() }, &io, &machine), ProposalDecision::Refuse);
-    let request = proposal(ltmsi, 11, 1, vec![Effect::Forget]);
+    let request = proposal(ltmsi, 11, 1, vec![Effect::DeleteContext]);
     assert_eq!(judge(OTHER, &request, &io, &machine), ProposalDecision::Refuse, "for owners only");
     io.is_busy = true;
     assert_eq!(judge(OTHER, &step, &io, &machine), ProposalDecision::Refuse, "an event is in progress");
