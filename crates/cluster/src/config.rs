@@ -9,7 +9,7 @@ use vireo_core::placement::balance::steer::{Policy, Preference};
 use vireo_core::placement::balancer::Serve;
 use vireo_core::placement::cluster::{MachineLabel, Scaling};
 pub use vireo_core::placement::replica::{Ack, Mode, ReplicationConfig};
-use vireo_fabric::identity::{TlsConfig, TlsError, permits};
+use vireo_fabric::identity::{TlsConfig, TlsError, check_listener};
 use vireo_ops::http_post::HttpUrl;
 
 /// Cluster settings, equal for all processes except the listening addresses.
@@ -113,7 +113,7 @@ impl ClusterConfig {
     /// an address.
     pub fn check_listeners(&self) -> Result<(), TlsError> {
         let mut all = self.controllers.iter().filter_map(ServerAddress::address).chain([self.balancer, self.listen]);
-        all.try_for_each(|address| self.permits(address))
+        all.try_for_each(|address| self.check_listener(address))
     }
 
     /// Checks that a member may listen at an address.
@@ -121,8 +121,8 @@ impl ClusterConfig {
     /// # Errors
     ///
     /// Returns [`TlsError::Open`] in the same case.
-    pub fn permits(&self, address: SocketAddr) -> Result<(), TlsError> {
-        permits("cluster", address, (self.tls.as_ref(), self.insecure))
+    pub fn check_listener(&self, address: SocketAddr) -> Result<(), TlsError> {
+        check_listener("cluster", address, (self.tls.as_ref(), self.insecure))
     }
 }
 

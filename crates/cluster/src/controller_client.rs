@@ -280,7 +280,7 @@ impl ControllerClient {
         if self.joined {
             tracing::warn!(reason = %cause, "controller lost; searching for another one");
         }
-        if cause.is_an_answer() {
+        if cause.is_connection_refused() {
             self.last_answer = now;
         }
         (self.stream, self.joined, self.cause) = (None, false, Some(cause));
@@ -430,8 +430,8 @@ impl ControllerClient {
     }
 
     /// Returns true if data would be sent if the socket had room.
-    pub fn wants_room(&self) -> bool {
-        self.stream.as_ref().is_some_and(Stream::wants_room)
+    pub fn has_unwritten(&self) -> bool {
+        self.stream.as_ref().is_some_and(Stream::has_unwritten)
     }
 
     /// Returns true if the connection was replaced since the last call.

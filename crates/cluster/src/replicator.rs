@@ -294,7 +294,7 @@ impl Replicator {
     pub fn put(&self, to: HostId, number: u64, message: &ToReplica<'_>) -> usize {
         let mut batches = self.batches.borrow_mut();
         let position = batches.iter().position(|(host, _)| *host == to).unwrap_or_else(|| {
-            batches.push((to, Batch { last: number, frames: frame::FrameWriter::with_room(BATCH_CAPACITY) }));
+            batches.push((to, Batch { last: number, frames: frame::FrameWriter::with_capacity(BATCH_CAPACITY) }));
             batches.len() - 1
         });
         let batch = &mut batches[position].1;
@@ -677,7 +677,7 @@ impl Sockets for ReplicatorThread {
         set.push(PollFd::new(&self.listener, PollFlags::IN));
         let outgoing = self.peers.values().filter_map(|peer| peer.stream.as_ref());
         let streams = outgoing.chain(self.incoming.iter().map(|incoming| &incoming.stream));
-        set.extend(streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream.wants_room(), true))));
+        set.extend(streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream.has_unwritten(), true))));
     }
 
     fn on_polled(&mut self, ready: &mut dyn Iterator<Item = bool>) {

@@ -50,7 +50,7 @@ impl FrameError {
     }
 
     /// Returns true if the peer's machine answered that no process is there: the path to it works.
-    pub fn is_an_answer(&self) -> bool {
+    pub fn is_connection_refused(&self) -> bool {
         use io::ErrorKind::{ConnectionRefused, ConnectionReset};
         match self {
             FrameError::Closed => true,
@@ -105,7 +105,7 @@ impl FrameReader {
     }
 
     /// Creates a reader that has received these bytes.
-    pub fn with(octets: Vec<u8>) -> Self {
+    pub fn with_received(octets: Vec<u8>) -> Self {
         FrameReader { end: octets.len(), octets, from: 0 }
     }
 
@@ -169,7 +169,7 @@ pub struct FrameWriter {
 
 impl FrameWriter {
     /// Creates a writer with an initial capacity in bytes.
-    pub fn with_room(octets: usize) -> Self {
+    pub fn with_capacity(octets: usize) -> Self {
         FrameWriter { octets: Vec::with_capacity(octets), from: 0 }
     }
 

@@ -483,7 +483,7 @@ pub enum TlsError {
 /// # Errors
 ///
 /// Returns [`TlsError::Open`] otherwise.
-pub fn permits(
+pub fn check_listener(
     table: &'static str,
     address: SocketAddr,
     (tls, insecure): (Option<&TlsConfig>, bool),
@@ -510,7 +510,7 @@ fn certificates(table: &str, key: &str, path: &Path) -> Result<Vec<CertificateDe
 /// # Errors
 ///
 /// Returns an error if one of the two is not a certificate, or the signature is not valid.
-pub fn is_signed_by(certificate: &str, authority: &str) -> Result<(), SignatureError> {
+pub fn verify_signed_by(certificate: &str, authority: &str) -> Result<(), SignatureError> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
     let end = CertificateDer::from_pem_slice(certificate.as_bytes())?;

@@ -74,7 +74,7 @@ impl Stream {
             peer: socket.peer_addr().ok(),
             socket: Socket::new(socket, None),
             security: security.clone(),
-            inbox: FrameReader::with(snapshot.inbox),
+            inbox: FrameReader::with_received(snapshot.inbox),
             outbox,
             expected: snapshot.role.is_none().then_some(expected),
             role: snapshot.role,
@@ -177,7 +177,7 @@ impl Stream {
     }
 
     /// Returns true if data would be sent if the socket had room.
-    pub fn wants_room(&self) -> bool {
+    pub fn has_unwritten(&self) -> bool {
         self.socket.is_waiting() || self.socket.is_open() && !self.outbox.is_empty()
     }
 
@@ -194,7 +194,7 @@ impl Stream {
     /// token also waits for room.
     pub fn flush_at(&mut self, epoll: &OwnedFd, token: u64) -> Result<(), FrameError> {
         self.flush()?;
-        let waits = self.wants_room();
+        let waits = self.has_unwritten();
         if waits != self.waits {
             let flags = if waits { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
             epoll::modify(epoll, self.fd(), epoll::EventData::new_u64(token), flags).map_err(Error::from)?;

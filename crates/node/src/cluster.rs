@@ -95,7 +95,7 @@ impl BalancerNode {
         metrics: Arc<Metrics>,
     ) -> Result<Self, StartError> {
         if config.cluster.hot_restart_socket.is_some() {
-            can_hand_over(&config)?;
+            check_hot_restart(&config)?;
         }
         let security = secured_balancer(&config.cluster)?;
         BalancerNode::start_secured(endpoint, config, security, metrics)
@@ -181,7 +181,7 @@ impl BalancerNode {
         config: BalancerConfig,
         metrics: Arc<Metrics>,
     ) -> Result<Self, StartError> {
-        can_hand_over(&config)?;
+        check_hot_restart(&config)?;
         let security = secured_balancer(&config.cluster)?;
         let path = config.cluster.hot_restart_socket.as_ref().ok_or(HotRestartError::NoPath)?;
         let mut received = ReceivedState::request(path)?;
@@ -305,14 +305,14 @@ fn resident(controller: Arc<EmbeddedController>) -> Arc<dyn ResidentController> 
 
 /// Loads the security of a balancer, which is the controller too if there is no other.
 fn secured_balancer(cluster: &ClusterConfig) -> Result<Security, TlsError> {
-    cluster.permits(cluster.balancer)?;
+    cluster.check_listener(cluster.balancer)?;
     let own: &[Role] =
         if cluster.controllers.is_empty() { &[Role::Balancer, Role::Controller] } else { &[Role::Balancer] };
     Security::load(cluster.tls.as_ref(), own)
 }
 
 /// Returns an error if another process cannot continue such a balancer.
-fn can_hand_over(config: &BalancerConfig) -> Result<(), HotRestartError> {
+fn check_hot_restart(config: &BalancerConfig) -> Result<(), HotRestartError> {
     match config {
         BalancerConfig { upf: Some(_), .. } => Err(HotRestartError::Upf),
         BalancerConfig { cluster: ClusterConfig { tls: Some(_), .. }, .. } => Err(HotRestartError::Tls),
@@ -361,7 +361,7 @@ impl ControllerNode {
         let unresolved = |error| StartError::Unresolved { key: "cluster.controller", error };
         let addresses = vireo_cluster::resolve(&cluster.controllers()).map_err(unresolved)?;
         for address in &addresses {
-            cluster.permits(*address)?;
+            cluster.check_listener(*address)?;
         }
         let is_open =
             |server: &&ServerAddress| server.address().is_none_or(|address| !address.ip().to_canonical().is_loopback());
@@ -569,7 +569,7 @@ impl HostNode {
     /// Returns an error if there is no controller, if it refuses this host, or if a part does not
     /// start.
     pub fn start(config: HostNodeConfig, store: Store, metrics: Arc<Metrics>) -> Result<Self, StartError> {
-        config.cluster.permits(config.cluster.listen)?;
+        config.cluster.check_listener(config.cluster.listen)?;
         let security = Security::load(config.cluster.tls.as_ref(), &[Role::Host])?;
         HostNode::start_secured(config, security, store, metrics)
     }

@@ -147,7 +147,7 @@ fn issue(directory: &Path, args: &IssueArgs) -> Result<(), Failure> {
     let uris: Vec<String> = roles.iter().map(|role| role.uri(&args.cluster)).collect();
     let names: Vec<&str> = uris.iter().chain(&args.address).map(String::as_str).collect();
     let signed = authority.sign(&args.name, &names, args.days)?;
-    vireo_fabric::identity::is_signed_by(&signed.certificate, &known)
+    vireo_fabric::identity::verify_signed_by(&signed.certificate, &known)
         .map_err(|error| Failure(format!("{} does not belong to {}: {error}", key.display(), certificate.display())))?;
     let own = Files::new(directory, &args.name);
     write(&own.key, &signed.key, 0o600, args.replace)?;

@@ -132,11 +132,13 @@ impl Sockets for RunningLink {
     fn register<'a>(&'a self, set: &mut PollSet<'a>) {
         set.push(PollFd::new(&self.queues.waker, PollFlags::IN));
         if let Some(fd) = self.link.client.fd() {
-            set.push(PollFd::from_borrowed_fd(fd, interest(self.link.client.wants_room(), true)));
+            set.push(PollFd::from_borrowed_fd(fd, interest(self.link.client.has_unwritten(), true)));
         }
         let streams = self.link.balancers.values().filter_map(|connection| connection.stream.as_ref());
         let reads = !self.is_blocked;
-        set.extend(streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream.wants_room(), reads))));
+        set.extend(
+            streams.map(|stream| PollFd::from_borrowed_fd(stream.fd(), interest(stream.has_unwritten(), reads))),
+        );
     }
 
     fn on_polled(&mut self, ready: &mut dyn Iterator<Item = bool>) {

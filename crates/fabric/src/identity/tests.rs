@@ -64,12 +64,12 @@ fn open_addresses_need_tls_or_a_word() {
     let none = PathBuf::new;
     let tls = TlsConfig { certificate: none(), key: none(), authorities: none(), name: NAME.into() };
     let at = |ip: [u8; 4]| SocketAddr::from((Ipv4Addr::from(ip), 7770));
-    assert!(permits("cluster", at([127, 0, 0, 18]), (None, false)).is_ok());
-    assert!(permits("cluster", "[::ffff:127.0.0.1]:7770".parse().unwrap(), (None, false)).is_ok());
+    assert!(check_listener("cluster", at([127, 0, 0, 18]), (None, false)).is_ok());
+    assert!(check_listener("cluster", "[::ffff:127.0.0.1]:7770".parse().unwrap(), (None, false)).is_ok());
     for open in [at([0; 4]), at([192, 0, 2, 1]), "[::]:7770".parse().unwrap(), "[fd00::1]:7770".parse().unwrap()] {
-        let error = permits("cluster", open, (None, false)).unwrap_err().to_string();
+        let error = check_listener("cluster", open, (None, false)).unwrap_err().to_string();
         assert!(error.starts_with("cluster.tls: ") && error.contains("cluster.insecure = true"), "{error}");
-        assert!(permits("cluster", open, (None, true)).is_ok());
-        assert!(permits("cluster", open, (Some(&tls), false)).is_ok());
+        assert!(check_listener("cluster", open, (None, true)).is_ok());
+        assert!(check_listener("cluster", open, (Some(&tls), false)).is_ok());
     }
 }

@@ -115,7 +115,7 @@ fn much_goes_both_ways_at_once_and_arrives_whole() {
         assert!(came.iter().all(|came| *came == messages));
         assert_eq!(ends.each_ref().map(Stream::role), [Some(Role::Balancer), Some(Role::Host)]);
         let until = Instant::now() + WITHIN;
-        while ends.iter().any(|end| end.unsent() > 0 || end.wants_room()) {
+        while ends.iter().any(|end| end.unsent() > 0 || end.has_unwritten()) {
             assert!(Instant::now() < until);
             ends.iter_mut().for_each(|end| assert!(exchange(end).unwrap().is_empty()));
         }

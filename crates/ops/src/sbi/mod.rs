@@ -7,7 +7,9 @@ pub mod translate;
 use rand::RngCore;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use vireo_fabric::identity::{CertificateRole, CertificateRoles, TlsConfig, TlsError, any_name, describe, permits};
+use vireo_fabric::identity::{
+    CertificateRole, CertificateRoles, TlsConfig, TlsError, any_name, check_listener, describe,
+};
 pub use vireo_sbi::Encoding;
 use vireo_sbi::{EndpointError, Settings, Tls};
 
@@ -77,11 +79,11 @@ impl SbiConfig {
     /// Returns [`TlsError::Open`] if other machines can reach an address and neither TLS nor
     /// `insecure` is set.
     pub fn check_listeners(&self) -> Result<(), TlsError> {
-        [self.own_amf(), self.smf].into_iter().try_for_each(|address| self.permits(address))
+        [self.own_amf(), self.smf].into_iter().try_for_each(|address| self.check_listener(address))
     }
 
-    fn permits(&self, listen: SocketAddr) -> Result<(), TlsError> {
-        permits("sbi", listen, (self.tls.as_ref(), self.insecure))
+    fn check_listener(&self, listen: SocketAddr) -> Result<(), TlsError> {
+        check_listener("sbi", listen, (self.tls.as_ref(), self.insecure))
     }
 
     /// Returns the endpoint settings of an AMF, whose peers are SMFs, or of an SMF, whose peers are
@@ -92,7 +94,7 @@ impl SbiConfig {
     /// Returns an error if the address is not permitted, or the TLS files are unusable.
     pub fn endpoint(&self, own: CertificateRole, listen: SocketAddr) -> Result<Settings, TlsError> {
         let peer = if own == CertificateRole::Amf { CertificateRole::Smf } else { CertificateRole::Amf };
-        self.permits(listen)?;
+        self.check_listener(listen)?;
         let (nonce, agent) = (rand::rng().next_u64(), own.name().to_uppercase());
         let tls = self.tls.as_ref().map(|tls| secured(tls, &[own], peer)).transpose()?;
         let &SbiConfig { timeout, attempts, encoding, .. } = self;

@@ -185,7 +185,7 @@ impl Session {
         address_checks::check_tunnel_ends(pdis.filter(is_new), settings)?;
         address_checks::check_rules(&rules, settings.n3(seid), settings)?;
         let octets = self.check_record_size(&rules, settings)?;
-        self.has_room(octets, &rules, request, settings)?;
+        self.check_room(octets, &rules, request, settings)?;
         let (old, records, dnn) = (&self.rules, &mut self.records, self.dnn.as_deref());
         let (before, worker) = (self.chosen, self.worker);
         // 0 stops the timer (TS 29.244 8.2.83)

@@ -143,7 +143,7 @@ fn on_update_answer(
             let response = UpdateResponse { content, done, unknown };
             return on_handover_response(ctx, (psi, number), update, (*target, step), response);
         }
-        SmfUpdateRequest::N2(N2Sm::SetupResponse, _) if done => is_up(ctx, number),
+        SmfUpdateRequest::N2(N2Sm::SetupResponse, _) if done => on_user_plane_up(ctx, number),
         SmfUpdateRequest::N2(N2Sm::SetupUnsuccessful, _) => {
             if let Some(session) = ctx.ue.remote_sessions.by_number(number) {
                 session.up = false;
@@ -212,7 +212,7 @@ fn on_path_switch_answer(
         let (is_new, is_live) = (session.stage == RemoteStage::Offered, session.is_live());
         session.up = is_switched;
         if is_switched && is_new {
-            is_up(ctx, number);
+            on_user_plane_up(ctx, number);
         } else if is_silent && is_live && !unknown {
             // The state of the UPF is unknown: have it buffer.
             handover::buffer(ctx, psi);
@@ -264,7 +264,7 @@ fn on_handover_response(
 }
 
 /// Marks the user plane of a session as set up: RAN and UPF know each other's tunnels.
-fn is_up(ctx: &mut StepContext<'_, '_>, number: SessionNumber) {
+fn on_user_plane_up(ctx: &mut StepContext<'_, '_>, number: SessionNumber) {
     let Some(session) = ctx.ue.remote_sessions.by_number(number) else { return };
     let (kind, since) = match session.stage {
         RemoteStage::Offered => (Kind::Session, session.since),

@@ -24,7 +24,7 @@ impl Arrays {
     /// Returns an error if the destination is this machine, the core or the RAN, or a UE that
     /// isolation excludes.
     #[inline]
-    pub(crate) fn may_reach(&self, inner: &Inner<'_>) -> Result<(), NotForwarded<'static>> {
+    pub(crate) fn check_destination(&self, inner: &Inner<'_>) -> Result<(), NotForwarded<'static>> {
         let to = match *inner {
             Inner::V4 { destination, .. } => Bits::v4(destination),
             Inner::V6 { destination, .. } => Bits::v6(destination),
@@ -84,7 +84,7 @@ impl Arrays {
         }
         let inner = Inner::read(packet.payload).ok_or(NotForwarded::Drop(DropReason::InnerMalformed))?;
         let packet = outward(rule.ue, &inner, |_| false)?;
-        self.may_reach(&inner)?;
+        self.check_destination(&inner)?;
         if !rule.gate_open {
             return Err(NotForwarded::Drop(DropReason::GateClosed));
         }
@@ -145,7 +145,7 @@ impl Arrays {
         if special {
             if let (Some(own), Some(inner @ Inner::V4 { source, .. })) = (record.lean(), Inner::read(packet.payload)) {
                 let holds = record.teid() == packet.teid && packet.teid != gtpu::NO_TEID && section.is_consistent();
-                return holds.then_some(match (source == own, self.may_reach(&inner)) {
+                return holds.then_some(match (source == own, self.check_destination(&inner)) {
                     (true, Ok(())) => UplinkVerdict::Forward(inner.packet()),
                     (true, Err(NotForwarded::Drop(reason))) => UplinkVerdict::Drop(reason),
                     _ => UplinkVerdict::Drop(DropReason::Spoofed),

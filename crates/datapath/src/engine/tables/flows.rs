@@ -233,7 +233,7 @@ impl Tables {
             Target::Drop | Target::DataNetwork => {
                 let framed = |source| table.framed.iter().any(|network| network.contains(source));
                 let allowed = outward(record.rule().ue, &inner, framed);
-                match allowed.and_then(|packet| self.arrays().may_reach(&inner).map(|()| packet)) {
+                match allowed.and_then(|packet| self.arrays().check_destination(&inner).map(|()| packet)) {
                     Ok(packet) => packet,
                     Err(stop) => return self.stopped(stop, now),
                 }

@@ -120,7 +120,7 @@ impl Session {
     /// Checks that the store has room for this change, including growth and response; `octets` is
     /// the size with these rules. It runs before the change: once packets use the rules, the
     /// session must be stored.
-    pub(crate) fn has_room(
+    pub(crate) fn check_room(
         &self,
         octets: usize,
         rules: &Rules,

@@ -6,7 +6,7 @@ use crate::pfcp::value::*;
 
 messages! {
     /// Session Establishment Request (TS 29.244 7.5.2).
-    session SessionEstablishmentRequest = SESSION_ESTABLISHMENT_REQUEST, check has_rules {
+    session SessionEstablishmentRequest = SESSION_ESTABLISHMENT_REQUEST, check check_rules {
         /// Node ID of the control plane.
         node_id: NodeId,
         /// F-SEID of the session at the control plane.
@@ -34,7 +34,7 @@ messages! {
     }
 
     /// Session Establishment Response (TS 29.244 7.5.3).
-    session SessionEstablishmentResponse = SESSION_ESTABLISHMENT_RESPONSE, check has_f_seid {
+    session SessionEstablishmentResponse = SESSION_ESTABLISHMENT_RESPONSE, check check_f_seid {
         /// Node ID of the UPF.
         node_id: NodeId,
         cause: Cause,
@@ -49,7 +49,7 @@ messages! {
     }
 }
 
-fn has_rules(request: &SessionEstablishmentRequest) -> Result<(), Error> {
+fn check_rules(request: &SessionEstablishmentRequest) -> Result<(), Error> {
     if request.create_pdrs.is_empty() {
         return Err(Error::missing(CreatePdr::ID));
     }
@@ -59,7 +59,7 @@ fn has_rules(request: &SessionEstablishmentRequest) -> Result<(), Error> {
     Ok(())
 }
 
-fn has_f_seid(response: &SessionEstablishmentResponse) -> Result<(), Error> {
+fn check_f_seid(response: &SessionEstablishmentResponse) -> Result<(), Error> {
     if response.cause.is_accepted() && response.up_f_seid.is_none() {
         return Err(Error::conditional_missing(FSeid::ID));
     }
