@@ -159,7 +159,7 @@ impl Etcd {
     }
 
     /// Returns true if the key exists.
-    pub(super) fn has(&mut self, key: &str) -> Result<bool, EtcdError> {
+    pub(super) fn contains_key(&mut self, key: &str) -> Result<bool, EtcdError> {
         let options = || Some(GetOptions::new().with_count_only());
         self.send_request(|client| Box::pin(client.get(key.to_owned(), options()))).map(|found| found.count() > 0)
     }

@@ -211,7 +211,7 @@ impl Output for ControllerIo<'_> {
             Notice::MapSent { map, idle, weights, machines } => {
                 let (epoch, hosts, balancers) = (map.epoch(), map.hosts.len(), map.balancers.len());
                 tracing::info!(epoch, hosts, idle, balancers, "cluster map adopted");
-                self.setup.show(Some(map), machines.to_vec());
+                self.setup.update_view(Some(map), machines.to_vec());
                 self.setup.metrics.rebalancing.set_weights(weights.iter().map(|(host, weight)| (host.0, *weight)));
             }
         }

@@ -139,7 +139,7 @@ impl LeaderStoreThread {
 
     /// Acquires leadership if there is no leader.
     fn acquire_leadership(&mut self) -> Result<Option<Leadership>, EtcdError> {
-        if self.etcd.has(&self.leader)? {
+        if self.etcd.contains_key(&self.leader)? {
             return Ok(None);
         }
         let lease = self.etcd.grant(LEASE)?;

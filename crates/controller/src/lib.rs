@@ -170,7 +170,7 @@ impl ControllerHandle {
                 None => cluster::Controller::new(settings, secrets(now), now),
                 Some(record) => cluster::Controller::restore(settings, record, now),
             };
-            setup.show(controller.map(), controller.machines());
+            setup.update_view(controller.map(), controller.machines());
             if let Err(error) = ControllerLoop::new(setup, listener, controller, None).and_then(ControllerLoop::run) {
                 tracing::error!(%error, "controller ends: its connections cannot be polled");
             }
@@ -300,7 +300,7 @@ impl ControllerSetup {
         }
     }
 
-    fn show(&self, map: Option<&ClusterMap>, machines: Vec<(HostId, MachineLabel)>) {
+    fn update_view(&self, map: Option<&ClusterMap>, machines: Vec<(HostId, MachineLabel)>) {
         // Never poisoned: the code under the lock does not panic.
         if let Ok(mut view) = self.view.lock() {
             let (map, machines) = (map.cloned().map(Box::new), machines.into_iter().collect());
@@ -355,9 +355,9 @@ impl ControllerSetup {
             let Some(listener) = self.listen()? else { return Ok(()) };
             let mut controller_loop = ControllerLoop::new(self, listener, controller, Some(store))?;
             let controller = controller_loop.machine.controller();
-            self.show(controller.map(), controller.machines());
+            self.update_view(controller.map(), controller.machines());
             let end = controller_loop.run_until_end()?;
-            self.show(None, Vec::new());
+            self.update_view(None, Vec::new());
             leader_store = controller_loop.io.store.take();
             if end == ControllerExit::Deposed {
                 tracing::warn!("controller is standby");

@@ -235,14 +235,14 @@ impl BinarySlice {
             types: dnn.types.clone(),
             ambr: dnn.ambr,
             five_qi: dnn.five_qi,
-            arp_priority: UpSecurity::mark(dnn.up_security, dnn.arp_priority),
+            arp_priority: UpSecurity::encode(dnn.up_security, dnn.arp_priority),
         };
         BinarySlice { snssai: slice.snssai, default: slice.default, dnns: slice.dnns.iter().map(network).collect() }
     }
 
     fn slice(self) -> SliceSubscription {
         let network = |BinaryNetwork { dnn, types, ambr, five_qi, arp_priority }| {
-            let (arp_priority, up_security) = UpSecurity::from_mark(arp_priority);
+            let (arp_priority, up_security) = UpSecurity::decode(arp_priority);
             DnnSubscription { dnn, types, ambr, five_qi, arp_priority, up_security, ..DnnSubscription::default() }
         };
         let dnns = self.dnns.into_iter().map(network).collect();

@@ -674,7 +674,7 @@ impl Sessions {
             None => self.forget(ltmsi),
             Some(session) => {
                 if changed {
-                    self.note(ltmsi, &session, now);
+                    self.update_index(ltmsi, &session, now);
                 }
                 if let (Some(version), Some(entry)) = (given, self.index.get_mut(&ltmsi)) {
                     entry.sent_version = version;
@@ -684,7 +684,7 @@ impl Sessions {
                 match (&mut self.backend, later) {
                     (SessionBackend::Memory(sessions), _) => drop(sessions.insert(ltmsi, session)),
                     (SessionBackend::Shm(here), later) => {
-                        here.keep(ltmsi, session, later.map_or(0, |known| known.version))
+                        here.insert(ltmsi, session, later.map_or(0, |known| known.version))
                     }
                     (SessionBackend::Database(stored), Some(known)) => {
                         drop(stored.in_memory.insert(ltmsi, (session, known)))
@@ -738,7 +738,7 @@ impl Sessions {
     }
 
     /// Updates index and deadline of an SM context.
-    fn note(&mut self, ltmsi: Ltmsi, session: &Session, now: Instant) {
+    fn update_index(&mut self, ltmsi: Ltmsi, session: &Session, now: Instant) {
         let Some(entry) = self.index.get_mut(&ltmsi) else { return };
         entry.upf = session.sm.pfcp.upf;
         if entry.lives && session.has_ended() {

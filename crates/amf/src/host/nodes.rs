@@ -36,7 +36,7 @@ impl Host {
     /// Handles a new association.
     pub(super) fn association_up(&mut self, assoc: AssocId, peer: SocketAddr) {
         tracing::info!(assoc = assoc.0, %peer, "association up");
-        let outputs = self.nodes.up(assoc, peer);
+        let outputs = self.nodes.on_association_up(assoc, peer);
         self.execute_node_outputs(outputs);
     }
 

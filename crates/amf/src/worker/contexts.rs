@@ -300,7 +300,7 @@ impl Contexts {
     pub(super) fn load(&mut self, region: &Region, worker: &mut Worker, slot: Slot) -> Result<LoadResult, StepError> {
         if let Some(loaded) = self.loaded.take() {
             // The loaded context was not used.
-            self.keep(loaded);
+            self.store_in_memory(loaded);
         }
         let here = match &mut self.location {
             ContextLocation::Private(private) => private.remove(&slot),
@@ -510,7 +510,7 @@ impl Contexts {
             let packet = private_packet(worker, OUTBOX | slot, outbox)?;
             if !forgets {
                 (loaded.fresh, loaded.consumed) = (false, consumed);
-                self.keep(loaded);
+                self.store_in_memory(loaded);
             }
             return Ok(StepOutcome::Done(CommitHandle::Private(packet)));
         }
@@ -531,7 +531,7 @@ impl Contexts {
         if !forgets && loaded.parts.is_some() {
             loaded.record = Some(committed.snapshot(consumed));
             (loaded.fresh, loaded.consumed) = (false, consumed);
-            self.keep(loaded);
+            self.store_in_memory(loaded);
         }
         Ok(StepOutcome::Done(CommitHandle::Committed(committed.buffer)))
     }
@@ -635,7 +635,7 @@ impl Contexts {
         }
     }
 
-    fn keep(&mut self, loaded: Box<LoadedContext>) {
+    fn store_in_memory(&mut self, loaded: Box<LoadedContext>) {
         if loaded.fresh {
             return;
         }

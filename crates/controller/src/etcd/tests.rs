@@ -108,12 +108,12 @@ fn keys_are_claimed_by_leases_and_held() {
     // The first address has no listener.
     let name = format!("localhost:{}", server.address.port());
     let mut etcd = Etcd::new(vec![free().into(), name.parse().unwrap()], None).unwrap();
-    assert!(!soon(|| etcd.has("leader")));
+    assert!(!soon(|| etcd.contains_key("leader")));
     let lease = etcd.grant(2).unwrap();
     assert!(lease.lasts >= Duration::from_secs(2));
     let (since, record) = etcd.campaign("leader", "me", lease, "record").unwrap().expect("it is free");
     assert_eq!(record, None);
-    assert!(etcd.has("leader").unwrap());
+    assert!(etcd.contains_key("leader").unwrap());
     assert_eq!(etcd.campaign("leader", "another", lease, "record").unwrap(), None, "it is taken");
     assert!(etcd.put_if(("leader", since), "record", &[0, 255, 7]).unwrap());
     assert!(!etcd.put_if(("leader", since + 1), "record", b"another's").unwrap());
@@ -133,21 +133,21 @@ fn keys_are_claimed_by_leases_and_held() {
 fn silence_and_return_of_etcd_are_seen() {
     let Some(server) = Server::start(None) else { return };
     let mut etcd = server.client();
-    assert!(!soon(|| etcd.has("key")));
+    assert!(!soon(|| etcd.contains_key("key")));
     server.signal("-STOP");
     let begun = Instant::now();
-    let error = etcd.has("key").unwrap_err();
+    let error = etcd.contains_key("key").unwrap_err();
     assert!(matches!(error, EtcdError::Silent { .. }) && is_one_sentence(&error).contains("check cluster.etcd"));
     assert!(begun.elapsed() < Duration::from_secs(5));
     server.signal("-CONT");
-    assert!(!soon(|| etcd.has("key")));
+    assert!(!soon(|| etcd.contains_key("key")));
     // Kills etcd and restarts it with its data.
     let lease = etcd.grant(60).unwrap();
     let (since, _) = etcd.campaign("leader", "me", lease, "record").unwrap().unwrap();
     let address = server.address;
     let kept = tempfile::tempdir().unwrap();
     server.signal("-KILL");
-    assert!(etcd.has("leader").is_err());
+    assert!(etcd.contains_key("leader").is_err());
     std::fs::rename(server.directory.path().join("member"), kept.path().join("member")).unwrap();
     drop(server);
     let Some(_server) = Server::start_at(address, kept, None) else { return };
@@ -166,11 +166,11 @@ fn connections_are_mutual_tls() {
     };
     let client = |tls| Etcd::new(vec![server.address.into()], tls).unwrap();
     let mut good = client(Some(tls(&own, Some(&own))));
-    assert!(!soon(|| good.has("key")));
+    assert!(!soon(|| good.contains_key("key")));
     let lease = good.grant(2).unwrap();
     assert!(good.campaign("key", "me", lease, "record").unwrap().is_some() && good.keep_alive(lease).unwrap());
 
-    let refused = |tls| match client(tls).has("key").unwrap_err() {
+    let refused = |tls| match client(tls).contains_key("key").unwrap_err() {
         error @ EtcdError::Silent { .. } => is_one_sentence(&error),
         error => panic!("{error}"),
     };
@@ -192,7 +192,7 @@ fn connections_are_mutual_tls() {
 #[test]
 fn one_of_two_controllers_leads_at_a_time() {
     let Some(server) = Server::start(None) else { return };
-    assert!(!soon(|| server.client().has("key")));
+    assert!(!soon(|| server.client().contains_key("key")));
     let keeper = |name: &str| {
         let waker = Waker::new().unwrap();
         LeaderStore::start(server.client(), "cluster", name.to_owned(), waker).unwrap()

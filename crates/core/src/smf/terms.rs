@@ -70,7 +70,7 @@ impl Serialize for SessionTerms {
         terms.serialize_element(dnn)?;
         terms.serialize_element(&mark_further(*ambr, further))?;
         terms.serialize_element(five_qi)?;
-        terms.serialize_element(&UpSecurity::mark(*up_security, *arp_priority))?;
+        terms.serialize_element(&UpSecurity::encode(*up_security, *arp_priority))?;
         if further {
             terms.serialize_element(framed_routes)?;
         }
@@ -104,7 +104,7 @@ impl<'de> Visitor<'de> for BinaryVisitor {
         let dnn = seq.next_element()?.ok_or_else(missing)?;
         let (ambr, further) = read_further(seq.next_element()?.ok_or_else(missing)?);
         let five_qi = seq.next_element()?.ok_or_else(missing)?;
-        let (arp_priority, up_security) = UpSecurity::from_mark(seq.next_element()?.ok_or_else(missing)?);
+        let (arp_priority, up_security) = UpSecurity::decode(seq.next_element()?.ok_or_else(missing)?);
         let framed_routes = if further { seq.next_element()?.ok_or_else(missing)? } else { Vec::new() };
         Ok(SessionTerms { snssai, dnn, ambr, five_qi, arp_priority, up_security, framed_routes, change: None })
     }

@@ -30,7 +30,7 @@ impl UpSecurity {
 
     /// Returns the octet of an ARP priority level and a policy. An ARP priority level has 4 bits;
     /// without a policy, the other ones are 0.
-    pub(crate) fn mark(policy: Option<Self>, arp_priority: u8) -> u8 {
+    pub(crate) fn encode(policy: Option<Self>, arp_priority: u8) -> u8 {
         let number = |protection| UpSecurity::ALL.iter().position(|one| *one == protection).unwrap_or_default() as u8;
         match policy {
             None => arp_priority,
@@ -41,7 +41,7 @@ impl UpSecurity {
     }
 
     /// Returns the ARP priority level and the policy of an octet.
-    pub(crate) fn from_mark(octet: u8) -> (u8, Option<Self>) {
+    pub(crate) fn decode(octet: u8) -> (u8, Option<Self>) {
         let number = (octet >> 4).checked_sub(1);
         let protection = |number: u8| UpSecurity::ALL.get(usize::from(number)).copied();
         let policy = number.and_then(|number| {
@@ -139,16 +139,16 @@ mod tests {
     #[test]
     fn policy_and_priority_share_an_octet() {
         for arp in 0..=15 {
-            assert_eq!(UpSecurity::mark(None, arp), arp);
-            assert_eq!(UpSecurity::from_mark(arp), (arp, None));
+            assert_eq!(UpSecurity::encode(None, arp), arp);
+            assert_eq!(UpSecurity::decode(arp), (arp, None));
             for integrity in UpSecurity::ALL {
                 for confidentiality in UpSecurity::ALL {
                     let policy = Some(UpSecurity { integrity, confidentiality });
-                    assert_eq!(UpSecurity::from_mark(UpSecurity::mark(policy, arp)), (arp, policy));
+                    assert_eq!(UpSecurity::decode(UpSecurity::encode(policy, arp)), (arp, policy));
                 }
             }
         }
-        assert_eq!(UpSecurity::from_mark(200), (200, None), "a value that no priority level has");
+        assert_eq!(UpSecurity::decode(200), (200, None), "a value that no priority level has");
     }
 
     #[test]

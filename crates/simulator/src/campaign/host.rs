@@ -357,7 +357,7 @@ impl Host {
                 }
             }
             Input::Up { assoc, peer } => {
-                let outputs = self.ues.nodes.up(assoc, peer);
+                let outputs = self.ues.nodes.on_association_up(assoc, peer);
                 self.execute_node_outputs(network, outputs);
             }
             Input::Down(assoc) => {

@@ -147,7 +147,8 @@ impl Ues {
     pub(super) fn new(network: &Network) -> Self {
         let mut ues = Ues::default();
         if !network.has_several_balancers {
-            ran::node_numbers(network.rats).for_each(|gnb| _ = ues.nodes.up(ran::assoc(gnb), ran::address(gnb)));
+            ran::node_numbers(network.rats)
+                .for_each(|gnb| _ = ues.nodes.on_association_up(ran::assoc(gnb), ran::address(gnb)));
         }
         ues
     }

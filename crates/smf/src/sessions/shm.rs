@@ -71,7 +71,7 @@ impl ShmSessions {
         (session, known)
     }
 
-    pub(super) fn keep(&mut self, ltmsi: Ltmsi, session: Box<Session>, version: Version) {
+    pub(super) fn insert(&mut self, ltmsi: Ltmsi, session: Box<Session>, version: Version) {
         self.sessions.insert(ltmsi, (session, version));
     }
 

@@ -239,7 +239,7 @@ impl Upf {
             return Cause::NO_ESTABLISHED_ASSOCIATION;
         };
         self.contests -= usize::from(association.contest.is_some());
-        self.note_node();
+        self.mark_node_changed();
         for host in &association.hosts {
             plane.change(|tables, _| tables.set_peer(*host, Use::ControlPlane, false));
         }
@@ -253,7 +253,7 @@ impl Upf {
     /// Removes a session without a report.
     pub(crate) fn remove(&mut self, seid: u64, plane: &mut impl TablesAccess) {
         let Some(session) = self.sessions.remove(&seid) else { return };
-        self.note(seid);
+        self.mark_changed(seid);
         // the time is irrelevant for removed peers
         self.paths.change(&session.peers(), &[], Instant(0));
         self.slices.remove_user(session.worker, seid);
@@ -285,7 +285,7 @@ impl Upf {
             });
         }
         for (seid, session) in &gone {
-            self.note(*seid);
+            self.mark_changed(*seid);
             self.slices.remove_user(session.worker, *seid);
             session.chosen.into_iter().for_each(|chosen| self.addresses.release(chosen));
             // the time is irrelevant for removed peers

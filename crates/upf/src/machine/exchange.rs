@@ -184,7 +184,7 @@ impl Responses {
 
     /// Stores a response. Responses that exceed the bounds in number, size or age are removed,
     /// oldest first.
-    pub(crate) fn keep(&mut self, from: SocketAddr, sequence: u32, request: &[u8], octets: Vec<u8>, now: Instant) {
+    pub(crate) fn store(&mut self, from: SocketAddr, sequence: u32, request: &[u8], octets: Vec<u8>, now: Instant) {
         let request = self.hasher.hash_one(request);
         self.restore(Answered { from, sequence, request, octets }, now);
     }
@@ -255,7 +255,7 @@ mod tests {
         let peer: SocketAddr = PEER.parse().expect("an address");
         let mut responses = Responses::default();
         for sequence in 0..16 * RESPONSES {
-            responses.keep(peer, sequence as u32, b"", vec![], Instant(0));
+            responses.store(peer, sequence as u32, b"", vec![], Instant(0));
             assert!(responses.answers.capacity() <= 2 * RESPONSES, "after {sequence}");
         }
     }
@@ -305,19 +305,19 @@ mod tests {
     fn response_is_stored_for_repeats_and_expires() {
         let peer: SocketAddr = PEER.parse().expect("an address");
         let mut responses = Responses::default();
-        responses.keep(peer, 1, b"first", vec![1], Instant(0));
+        responses.store(peer, 1, b"first", vec![1], Instant(0));
         let at = |seconds| Instant(0) + Duration::from_secs(seconds);
         assert_eq!(responses.find(peer, 1, b"first", at(1)), Some(&[1][..]));
         assert_eq!(responses.find(peer, 1, b"first", at(12)), None, "too old");
         assert_eq!(responses.find(peer, 1, b"other", at(1)), None);
         assert_eq!(responses.find(peer, 2, b"first", at(1)), None);
-        responses.keep(peer, 1, b"other", vec![2], Instant(0) + Duration::from_secs(6));
-        responses.keep(peer, 3, b"third", vec![3], Instant(0) + Duration::from_secs(13));
+        responses.store(peer, 1, b"other", vec![2], Instant(0) + Duration::from_secs(6));
+        responses.store(peer, 3, b"third", vec![3], Instant(0) + Duration::from_secs(13));
         assert_eq!(responses.find(peer, 1, b"other", at(13)), Some(&[2][..]), "the newer one is not too old yet");
-        responses.keep(peer, 4, b"fourth", vec![4], Instant(0) + Duration::from_secs(19));
+        responses.store(peer, 4, b"fourth", vec![4], Instant(0) + Duration::from_secs(19));
         assert_eq!((responses.find(peer, 1, b"other", at(19)), responses.answers.len()), (None, 2));
         for n in 0..RESPONSES as u32 + 10 {
-            responses.keep(peer, n, b"x", vec![], Instant(0) + Duration::from_secs(20));
+            responses.store(peer, n, b"x", vec![], Instant(0) + Duration::from_secs(20));
         }
         assert!(responses.answers.len() <= RESPONSES && responses.order.len() <= RESPONSES);
     }
@@ -329,7 +329,7 @@ mod tests {
         let of_all =
             |responses: &Responses| responses.answers.values().map(|answer| answer.octets.len()).sum::<usize>();
         for n in 0..3_000 {
-            responses.keep(peer, n % 2_500, b"x", vec![0; 60_000], Instant(u64::from(n)));
+            responses.store(peer, n % 2_500, b"x", vec![0; 60_000], Instant(u64::from(n)));
             assert_eq!(responses.octets, of_all(&responses));
         }
         assert!(responses.octets <= RESPONSES_OCTETS && responses.octets > RESPONSES_OCTETS / 2);

@@ -335,7 +335,7 @@ impl Upf {
             && kind != MessageType::HEARTBEAT_REQUEST
             && (known || self.is_known(from))
         {
-            self.responses.keep(key, sequence, datagram, answer.clone(), now.instant);
+            self.responses.store(key, sequence, datagram, answer.clone(), now.instant);
         }
         out.push((from, answer));
     }
@@ -491,7 +491,7 @@ impl Upf {
         );
         response.created_pdrs = session.created(seid, &Rules::default(), &self.settings).collect();
         self.add_session(seid, Box::new(session), now);
-        self.note(seid);
+        self.mark_changed(seid);
         Ok(response)
     }
 
@@ -573,7 +573,7 @@ impl Upf {
                 self.paths.change(&before, &session.peers(), now.instant);
                 self.sessions.insert(seid, session);
                 if result.is_ok() {
-                    self.note(seid);
+                    self.mark_changed(seid);
                 }
                 let response = result.unwrap_or_else(|Refused { error, rule }| SessionModificationResponse {
                     failed_rule_id: rule,
@@ -601,7 +601,7 @@ impl Upf {
                 self.paths.change(&session.peers(), &[], now.instant);
                 session.chosen.into_iter().for_each(|chosen| self.addresses.release(chosen));
                 self.slices.remove_user(session.worker, seid);
-                self.note(seid);
+                self.mark_changed(seid);
                 let cp_seid = session.cp.seid;
                 let mut response = SessionDeletionResponse::new(Cause::REQUEST_ACCEPTED);
                 let reports = session.end(seid, now.ntp, plane);

@@ -81,11 +81,11 @@ impl Upf {
         self.changed.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    pub(crate) fn note(&mut self, seid: u64) {
+    pub(crate) fn mark_changed(&mut self, seid: u64) {
         self.changed.iter_mut().for_each(|changed| changed.sessions.push(seid));
     }
 
-    pub(crate) fn note_node(&mut self) {
+    pub(crate) fn mark_node_changed(&mut self) {
         self.changed.iter_mut().for_each(|changed| changed.node = true);
     }
 
@@ -119,7 +119,7 @@ impl Upf {
         sessions.sort_by_key(|(_, session, _)| session.first_teid());
         for (seid, session, answered) in sessions {
             if !self.associations.contains_key(&session.node) || !self.restore(seid, session, now, plane) {
-                self.note(seid);
+                self.mark_changed(seid);
                 continue;
             }
             answered.into_iter().for_each(|answered| self.responses.restore(answered, now.instant));

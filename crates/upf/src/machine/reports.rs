@@ -156,7 +156,7 @@ impl Upf {
         if response.cp_f_seid.is_none() && response.update_bar.is_none() && !drops {
             return;
         }
-        self.note(seid);
+        self.mark_changed(seid);
         self.sessions.change(&seid, |session| {
             if let Some(f_seid) = response.cp_f_seid {
                 session.cp = f_seid;
@@ -254,7 +254,7 @@ impl Upf {
         });
         let Some((inactive, usage_reports, spent)) = looked.flatten() else { return };
         if spent || !usage_reports.is_empty() {
-            self.note(seid);
+            self.mark_changed(seid);
         }
         if inactive {
             let report = SessionReportRequest { report_type: ReportType::UPIR, ..SessionReportRequest::default() };

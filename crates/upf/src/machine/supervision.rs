@@ -107,7 +107,7 @@ impl Upf {
         supervision.unanswered = None;
         supervision.next = supervision.last_heard + self.settings.heartbeat_interval().unwrap_or_default();
         if !std::mem::replace(&mut supervision.answers, true) {
-            self.note_node();
+            self.mark_node_changed();
         }
         self.heartbeat(from, response.recovery_time_stamp.0, now, plane);
     }

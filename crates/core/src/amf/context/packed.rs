@@ -136,13 +136,13 @@ impl Network {
             types: dnn.types.clone(),
             ambr: dnn.ambr,
             five_qi: dnn.five_qi,
-            arp_priority: UpSecurity::mark(dnn.up_security, dnn.arp_priority),
+            arp_priority: UpSecurity::encode(dnn.up_security, dnn.arp_priority),
         }
     }
 
     fn subscription(self) -> DnnSubscription {
         let Network { dnn, types, ambr, five_qi, arp_priority } = self;
-        let (arp_priority, up_security) = UpSecurity::from_mark(arp_priority);
+        let (arp_priority, up_security) = UpSecurity::decode(arp_priority);
         DnnSubscription { dnn, types, ambr, five_qi, arp_priority, up_security, ..DnnSubscription::default() }
     }
 }
@@ -212,7 +212,7 @@ impl<'a> ResolvedTerms<'a> {
             dnn: &terms.dnn,
             ambr: terms.ambr,
             five_qi: terms.five_qi,
-            arp_priority: UpSecurity::mark(terms.up_security, terms.arp_priority),
+            arp_priority: UpSecurity::encode(terms.up_security, terms.arp_priority),
             framed_routes: &terms.framed_routes,
         }
     }
@@ -244,7 +244,7 @@ impl StoredTerms {
     /// Returns the terms with this subscription; `None` if it has no such entry.
     pub(super) fn unpack(&self, subscription: Option<&Subscription>) -> Option<SessionTerms> {
         let ResolvedTerms { snssai, dnn, ambr, five_qi, arp_priority, framed_routes } = self.resolve(subscription)?;
-        let (arp_priority, up_security) = UpSecurity::from_mark(arp_priority);
+        let (arp_priority, up_security) = UpSecurity::decode(arp_priority);
         let (dnn, framed_routes) = (dnn.clone(), framed_routes.to_vec());
         Some(SessionTerms { snssai, dnn, ambr, five_qi, arp_priority, up_security, framed_routes, change: None })
     }
@@ -259,7 +259,7 @@ impl StoredTerms {
                     dnn: &network.dnn,
                     ambr: network.ambr,
                     five_qi: network.five_qi,
-                    arp_priority: UpSecurity::mark(network.up_security, network.arp_priority),
+                    arp_priority: UpSecurity::encode(network.up_security, network.arp_priority),
                     framed_routes: &network.framed_routes,
                 }
             }

@@ -32,7 +32,7 @@ impl<U: SlotKey> RanNodeTable<U> {
     }
 
     /// Adds an association. If an unreachable one had this number, that one is lost.
-    pub fn up(&mut self, assoc: AssocId, peer: SocketAddr) -> Vec<NodeOutput<U>> {
+    pub fn on_association_up(&mut self, assoc: AssocId, peer: SocketAddr) -> Vec<NodeOutput<U>> {
         let mut out = Vec::new();
         if self.is_unreachable(assoc) {
             self.lose_association(assoc, true, &mut out);

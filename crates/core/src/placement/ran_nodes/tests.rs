@@ -31,7 +31,7 @@ fn record(id: u32) -> RanNode {
 fn nodes(ues: &[u32]) -> Table {
     let mut nodes = Table::new(Vec::new());
     for assoc in 1..=4 {
-        nodes.up(AssocId(assoc), SocketAddr::from(([10, 0, 0, assoc as u8], 38412)));
+        nodes.on_association_up(AssocId(assoc), SocketAddr::from(([10, 0, 0, assoc as u8], 38412)));
     }
     assert!(nodes.begin(AssocId(1), record(7)).is_empty());
     for ue in ues {
@@ -142,7 +142,7 @@ fn effects_use_last_association_of_each_node() {
 #[test]
 fn claim_from_other_address_is_not_bound() {
     let mut nodes = nodes(&[]);
-    nodes.up(AssocId(5), SocketAddr::from(([10, 0, 0, 3], 9)));
+    nodes.on_association_up(AssocId(5), SocketAddr::from(([10, 0, 0, 3], 9)));
     nodes.claim(AssocId(2), record(8).id);
     nodes.claim(AssocId(5), record(8).id);
     nodes.begin(AssocId(3), record(8));
@@ -187,7 +187,7 @@ fn reported_node_keeps_lifetime_at_ng_setup() {
     assert_eq!([2, 3].map(|assoc| nodes.node_of(AssocId(assoc))), [Some(AssocId(9)); 2]);
     nodes.update_connections(ues[0], [None; 2], [Some(AssocId(9)), None]);
     assert_eq!(nodes.association_to(AssocId(9), Some(ues[0])), Some(AssocId(2)));
-    nodes.up(AssocId(9), SocketAddr::from(([10, 0, 0, 9], 38412)));
+    nodes.on_association_up(AssocId(9), SocketAddr::from(([10, 0, 0, 9], 38412)));
     assert!(nodes.begin(AssocId(9), record(8)).is_empty(), "the same life: nothing ends");
     assert_eq!((nodes.ues(AssocId(9)).len(), nodes.node_of(AssocId(9))), (1, Some(AssocId(9))));
     assert_eq!(nodes.begin(AssocId(9), record(8)).len(), 1, "now it has set NG up again");
@@ -225,7 +225,7 @@ fn ng_setup_ends_every_earlier_life_of_the_node() {
 fn claimed_association_joins_reported_node() {
     let mut nodes = nodes(&[]);
     let peer = SocketAddr::from(([10, 0, 0, 2], 38412));
-    nodes.up(AssocId(5), peer);
+    nodes.on_association_up(AssocId(5), peer);
     nodes.claim(AssocId(5), record(8).id);
     assert!(nodes.bind_reported(AssocId(2), AssocId(9), record(8)));
     assert_eq!([2, 5].map(|assoc| nodes.node_of(AssocId(assoc))), [Some(AssocId(9)); 2]);
@@ -269,7 +269,7 @@ fn configuration_transfer_goes_to_named_enb_only() {
     let enb = |n: u32| AssocId(n).with_dialect(Dialect::Eps);
     let mut nodes = Table::new(Vec::new());
     for n in 1..=2 {
-        nodes.up(enb(n), SocketAddr::from(([10, 0, 0, n as u8], 36412)));
+        nodes.on_association_up(enb(n), SocketAddr::from(([10, 0, 0, n as u8], 36412)));
         let id = EnbId { plmn: "99970".parse().expect("a PLMN"), kind: EnbKind::Macro, id: n };
         nodes.begin(enb(n), RanNode { id: id.into(), name: format!("enb-{n}"), areas: [].into() });
     }
@@ -307,7 +307,7 @@ fn source_and_target() -> (Table, [AssocId; 2]) {
     let (from, to) = (AssocId::at(0, 1), AssocId::at(1, 1));
     let mut nodes = Table::new(Vec::new());
     for (assoc, id) in [(from, GnbId { plmn, id: 0x102, bits: 24 }.into()), (to, ng_enb)] {
-        nodes.up(assoc, SocketAddr::from(([10, 0, 0, assoc.balancer() + 1], 38412)));
+        nodes.on_association_up(assoc, SocketAddr::from(([10, 0, 0, assoc.balancer() + 1], 38412)));
         nodes.begin(assoc, RanNode { id, name: String::new(), areas: [].into() });
     }
     (nodes, [from, to])
@@ -360,7 +360,7 @@ fn further_association_joins_its_node() {
     let mut table = nodes(&[]);
     table.on_association_lost(AssocId(1), false);
     let peer = SocketAddr::from(([10, 0, 0, 1], 38412));
-    [5, 6].into_iter().for_each(|assoc| _ = table.up(AssocId(assoc), peer));
+    [5, 6].into_iter().for_each(|assoc| _ = table.on_association_up(AssocId(assoc), peer));
     let (mut gnb, mut out) = (gnb(), gnb::Outbox::default());
     gnb.set_up(4, &mut out).expect("NG Setup");
     let outputs = exchange(&mut table, &mut gnb, &out, |_| 5);
@@ -388,7 +388,7 @@ fn further_association_joins_its_node() {
 fn restarted_node_aborts_associations_of_before() {
     let mut table = Table::new(Vec::new());
     let peer = SocketAddr::from(([10, 0, 0, 1], 38412));
-    [5, 6].into_iter().for_each(|assoc| _ = table.up(AssocId(assoc), peer));
+    [5, 6].into_iter().for_each(|assoc| _ = table.on_association_up(AssocId(assoc), peer));
     for assoc in [5, 6] {
         let (mut gnb, mut out) = (gnb(), gnb::Outbox::default());
         gnb.set_up(4, &mut out).expect("NG Setup");
@@ -433,7 +433,7 @@ fn enb_is_one_node_for_each_mme() {
     let record = RanNode { id: id.into(), name: "enb-7".into(), areas };
     let mut nodes = nodes(&[]);
     for balancer in [0, 1] {
-        nodes.up(enb(balancer), SocketAddr::from(([10, 0, 0, 9], 36412)));
+        nodes.on_association_up(enb(balancer), SocketAddr::from(([10, 0, 0, 9], 36412)));
         assert_eq!(nodes.setup(enb(balancer), id.into()), Verdict::Granted);
         assert!(nodes.begin(enb(balancer), record.clone()).is_empty());
         nodes.update_connections(u32::from(balancer), [None; 2], [Some(enb(balancer)), None]);
@@ -441,7 +441,7 @@ fn enb_is_one_node_for_each_mme() {
     assert_eq!(crate::RanNodes::serving(&nodes, &[tai]), [enb(0)], "a UE is paged once in its cells");
     // Another S1 Setup with the same MME ends the first, as after a restart of the eNB.
     let again = AssocId::at(1, 2).with_dialect(Dialect::Eps);
-    nodes.up(again, SocketAddr::from(([10, 0, 0, 9], 36412)));
+    nodes.on_association_up(again, SocketAddr::from(([10, 0, 0, 9], 36412)));
     let ended = nodes.begin(again, record);
     assert_eq!(ended.iter().map(|ended| ended.node).collect::<Vec<_>>(), [enb(1)]);
     nodes.update_connections(1, [None; 2], [Some(again), None]);
@@ -510,10 +510,10 @@ fn setup_elsewhere_ends_unreachable_node() {
 fn unreachable_association_is_not_resumed() {
     let (mut nodes, node) = (nodes(&UES), AssocId(1));
     let peer = SocketAddr::from(([10, 0, 0, 1], 38412));
-    assert_eq!(nodes.up(AssocId(5), peer), []);
+    assert_eq!(nodes.on_association_up(AssocId(5), peer), []);
     nodes.on_balancer_unreachable([node], &[], true);
     // Another process has the ID of the balancer, and counts its associations from the beginning.
-    let outputs = nodes.up(node, peer);
+    let outputs = nodes.on_association_up(node, peer);
     assert!(disconnects(&outputs), "{outputs:?}");
     assert!(nodes.begin(node, record(7)).is_empty());
     nodes.update_connections(UES[0], [None; 2], [Some(node), None]);
