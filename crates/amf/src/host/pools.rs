@@ -30,7 +30,7 @@ pub(crate) struct NfId {
     pub(crate) nf: u8,
 }
 
-/// NfState of an NF.
+/// State of an NF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NfState {
     /// The worker process is starting.

@@ -130,7 +130,7 @@ fn next_load_waits_for_pending_write() {
     assert!(matches!(one.step(&region, slot, 1), Ok(LoadResult::Nothing)), "it goes on at once");
     assert_eq!(region.consumed_of(slot), 1, "what it wants done leaves");
     assert_eq!(records.clone().list_ids("amf"), Ok(Vec::new()), "nothing is written yet");
-    let error = one.load(&region, slot).expect_err("it has it in loaded");
+    let error = one.load(&region, slot).expect_err("it has it loaded");
     assert!(error.is_retryable(), "{error}");
     let opens = std::thread::spawn({
         let gate = one.gate.clone();
@@ -198,9 +198,9 @@ fn unwritten_commit_of_dead_worker_is_continued() {
     }
 }
 
-/// A worker dies between the loaded-over of a commit to writers and the region's commit. Another
-/// worker processes the event again with another result. That result counts, even if the dead
-/// worker's is written first.
+/// A worker dies after it passes a commit to the writers and before it commits to the region.
+/// Another worker processes the event again with another result. That result counts, even if the
+/// dead worker's is written first.
 #[test]
 fn sent_effects_outrank_late_write() {
     let region = Region::create(RegionConfig::new(4, 3, 32 << 20)).unwrap();
@@ -382,7 +382,7 @@ fn worker_death_in_group_is_like_single_ue() {
     assert!(one.store_all(vec![third]).iter().all(Result::is_ok));
     let ContextLocation::Database { database, .. } = &mut one.contexts.location else { panic!("elsewhere") };
     let fourth = database.commit_all(vec![handed_over(&pending.next().expect("four"))]);
-    assert!(fourth.iter().all(Result::is_ok), "it is in loaded: {fourth:?}");
+    assert!(fourth.iter().all(Result::is_ok), "it is loaded: {fourth:?}");
     let Nf { gate, worker, contexts } = one;
     drop(worker);
     two.contexts.prefetch(&region, slots.into_iter());
