@@ -595,7 +595,7 @@ impl Balancer {
     }
 
     fn release_deferred(&mut self) {
-        let Hosts::Local(input_sender) = &self.hosts else { return };
+        let (Hosts::Local(input_sender) | Hosts::OnThread { input_sender, .. }) = &self.hosts else { return };
         while let Some(input) = self.deferred.pop_front() {
             if let Err(input) = put(input_sender, input) {
                 self.deferred.push_front(input);
@@ -710,7 +710,9 @@ impl Balancer {
                 }
             }
         }
-        if association.queue(stream, pdu) {
+        if association.refuses(assoc, &pdu) {
+            self.refuse_relayed(assoc, &pdu);
+        } else if association.queue(stream, pdu) {
             self.limit_unsent(assoc);
         }
     }
