@@ -309,13 +309,14 @@ impl Balancer {
         }
     }
 
-    /// Aborts associations whose NG Setup is overdue.
+    /// Aborts associations whose NG Setup is overdue, and those that make room for other machines.
     fn abort_overdue(&mut self) {
         if self.admission.due().is_none() {
             return;
         }
-        for (assoc, peer) in self.admission.overdue(clock()) {
-            let reason = Refusal::NoSetup;
+        let overdue = self.admission.overdue(clock()).into_iter().map(|ended| (ended, Refusal::NoSetup));
+        let displaced = self.admission.take_displaced().into_iter().map(|ended| (ended, Refusal::Full));
+        for ((assoc, peer), reason) in overdue.chain(displaced) {
             self.metrics.n2_refused(reason);
             tracing::warn!(%peer, assoc = self.assoc_ids.to_cluster(assoc).0, reason = reason.label(), "association ended");
             self.endpoint.abort(assoc);

@@ -229,6 +229,28 @@ fn relayed_containers_end_no_association() {
     assert_eq!(balancer.deferred.len(), answers);
 }
 
+/// A machine that has all associations keeps no RAN node away.
+#[test]
+fn full_balancer_accepts_other_machine() {
+    let network = Network::new();
+    let endpoint = network.bind(&n2(AMF.ip(), AMF.port())).expect("it binds");
+    let (mut balancer, _inputs, _outbound) = without_host(endpoint);
+    balancer.admission.total = 3;
+    let [mut node, mut other] = [NODE, UE].map(|address| network.bind(&n2(address.into(), 0)).expect("it binds"));
+    for _ in 0..3 {
+        other.connect(AMF).expect("it connects");
+    }
+    balancer.poll(Duration::ZERO).expect("it polls");
+    node.connect(AMF).expect("it connects");
+    balancer.poll(Duration::ZERO).expect("it polls");
+    balancer.abort_overdue();
+    balancer.poll(Duration::ZERO).expect("it polls");
+    assert_eq!((count_events(&mut *node), count_events(&mut *other)), ((1, 0), (3, 1)));
+    assert_eq!(balancer.associations.len(), 3);
+    let metrics = balancer.metrics.render();
+    assert!(metrics.contains(r#"vireo_n2_refused_total{reason="full"} 1"#), "{metrics}");
+}
+
 /// Host on the thread of the balancer that reads no inputs.
 #[derive(Debug)]
 struct IdleHost;
