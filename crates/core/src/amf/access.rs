@@ -8,6 +8,7 @@ use super::n2::{
     self, AcceptTransport, Cause, ContextSetup, Fault, Route, SessionSetup, ShallowView, UeInformation, UeMessage,
 };
 use super::s1;
+use crate::schedule::kind::emm::is_service_request;
 use crate::subscription::Ambr;
 use std::num::NonZeroU16;
 use vireo_types::{AmfUeNgapId, Dialect, RanUeNgapId, Snssai};
@@ -57,6 +58,14 @@ pub fn refuse_handover(dialect: Dialect, octets: &[u8]) -> Option<Vec<u8>> {
         Dialect::Nr => n2::handover_failure(id),
         Dialect::Eps => s1::handover_failure(id),
     })
+}
+
+/// Returns true if the octets are the first message of a UE of EPS, with SERVICE REQUEST. Its MAC
+/// has 16 bits (TS 24.301 8.2.25, 9.9.3.28), that of any other message 32.
+pub fn has_short_mac(dialect: Dialect, octets: &[u8]) -> bool {
+    let is_it =
+        |message: &UeMessage| matches!(message, UeMessage::Initial(initial) if is_service_request(&initial.nas));
+    dialect == Dialect::Eps && s1::ue_message(octets).is_ok_and(|(_, message)| is_it(&message))
 }
 
 /// Returns the route of a message.
@@ -263,6 +272,15 @@ mod tests {
             assert!(!relays_container(Dialect::Nr, &golden::nr(name)), "{name}");
             assert!(!relays_container(Dialect::Eps, &golden::eps(name)), "{name}");
         }
+    }
+
+    #[test]
+    fn service_request_of_eps_has_short_mac() {
+        let mut octets = golden::eps("InitialUEMessage-s-tmsi");
+        assert!(!has_short_mac(Dialect::Eps, &octets), "ATTACH REQUEST");
+        let at = octets.windows(2).position(|window| window == [0x07, 0x41]).expect("its header");
+        octets[at] = 0xc7;
+        assert!(has_short_mac(Dialect::Eps, &octets) && !has_short_mac(Dialect::Nr, &octets));
     }
 
     #[test]
