@@ -18,14 +18,13 @@ fn n2(address: IpAddr, port: u16) -> Config {
     Config { addresses: vec![address], port, listen: port != 0, ..Config::default() }
 }
 
-/// Returns a balancer without UPFs, the inputs for its host and the sender of commands, which must
-/// outlive it.
-fn without_host(endpoint: Box<dyn Endpoint>) -> (Balancer, Receiver<Input>, CommandSender) {
+/// Returns a balancer without UPFs, and the inputs for its host. Both ends must outlive it.
+fn without_host(endpoint: Box<dyn Endpoint>) -> (BalancerParts, Receiver<Input>) {
     let config = n4::Config::new(Ipv4Addr::LOCALHOST.into(), vec![], RecoveryTimeStamp(1), 1);
     let n4 = n4::Endpoint::bind((Ipv4Addr::LOCALHOST, 0).into(), config, None).expect("a UDP port");
     let (input_sender, inputs) = HostSender::without_host();
     let parts = Balancer::with_local_host(endpoint, n4, input_sender, Arc::new(Metrics::new())).expect("it starts");
-    (parts.balancer, inputs, parts.commands)
+    (parts, inputs)
 }
 
 /// Returns the numbers of `Up` and `Down` events of a peer's association.
@@ -97,7 +96,7 @@ fn enb_and_gnb_share_balancer() {
     let network = Network::new();
     let [ngap, s1ap] = [AMF.port(), S1_PORT].map(|port| network.bind(&n2(AMF.ip(), port)).expect("it binds"));
     let endpoint = vireo_sctp::pair(ngap, s1ap).expect("a pair");
-    let (mut balancer, inputs, _outbound) = without_host(endpoint);
+    let (BalancerParts { mut balancer, commands: _outbound, .. }, inputs) = without_host(endpoint);
     let mut enb = network.bind(&n2(NODE.into(), 0)).expect("it binds");
     let own = enb.connect(SocketAddr::new(AMF.ip(), S1_PORT)).expect("it connects");
     balancer.poll(Duration::ZERO).expect("it polls");
@@ -147,7 +146,7 @@ const WAITING: usize = 13;
 fn unread_messages_are_limited_in_total() {
     let network = Network::new();
     let endpoint = network.bind(&n2(AMF.ip(), AMF.port())).expect("it binds");
-    let (mut balancer, inputs, _outbound) = without_host(endpoint);
+    let (BalancerParts { mut balancer, commands: _outbound, .. }, inputs) = without_host(endpoint);
     let [mut node, mut silent] = [NODE, UE].map(|address| network.bind(&n2(address.into(), 0)).expect("it binds"));
     node.connect(AMF).expect("it connects");
     for _ in 0..SILENT {
@@ -187,7 +186,7 @@ fn relayed_containers_end_no_association() {
     use vireo_core::amf::n2::ShallowView;
     let network = Network::new();
     let endpoint = network.bind(&n2(AMF.ip(), AMF.port())).expect("it binds");
-    let (mut balancer, inputs, _outbound) = without_host(endpoint);
+    let (BalancerParts { mut balancer, commands: _outbound, .. }, inputs) = without_host(endpoint);
     let mut node = network.bind(&n2(NODE.into(), 0)).expect("it binds");
     node.connect(AMF).expect("it connects");
     balancer.poll(Duration::ZERO).expect("it polls");
@@ -234,7 +233,7 @@ fn relayed_containers_end_no_association() {
 fn full_balancer_accepts_other_machine() {
     let network = Network::new();
     let endpoint = network.bind(&n2(AMF.ip(), AMF.port())).expect("it binds");
-    let (mut balancer, _inputs, _outbound) = without_host(endpoint);
+    let (BalancerParts { mut balancer, commands: _outbound, .. }, _inputs) = without_host(endpoint);
     balancer.admission.total = 3;
     let [mut node, mut other] = [NODE, UE].map(|address| network.bind(&n2(address.into(), 0)).expect("it binds"));
     for _ in 0..3 {
@@ -274,7 +273,7 @@ impl LocalHost for IdleHost {
 fn deferred_inputs_reach_host_on_thread() {
     let network = Network::new();
     let endpoint = network.bind(&n2(AMF.ip(), AMF.port())).expect("it binds");
-    let (mut balancer, inputs, _outbound) = without_host(endpoint);
+    let (BalancerParts { mut balancer, commands: _outbound, .. }, inputs) = without_host(endpoint);
     balancer.run_on_thread(Box::new(IdleHost));
     let mut node = network.bind(&n2(NODE.into(), 0)).expect("it binds");
     for _ in 0..SILENT {
