@@ -46,6 +46,7 @@ mod records;
 mod region_usage;
 mod reload;
 mod serving;
+mod short_mac;
 mod slo_tracker;
 mod stale;
 mod state;

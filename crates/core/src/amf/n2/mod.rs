@@ -25,9 +25,9 @@ pub use nas_identity::NasIdentity;
 pub use route::{EstablishmentCause, MME_CODE_ONLY, Route, ShallowView, is_own_code, is_path_switch, peek, route};
 pub use send::{
     AcceptTransport, ContextSetup, SessionSetup, allowed_nssai, context_modification_request, context_release_command,
-    context_setup_request, downlink_nas_transport, downlink_nas_with_information, key_renewal_request,
-    location_reporting_control, rfsp_modification_request, session_modify_request, session_release_command,
-    session_setup_request, stale_release_command,
+    context_setup_request, downlink_nas_transport, downlink_nas_with_information, handover_failure,
+    key_renewal_request, location_reporting_control, rfsp_modification_request, session_modify_request,
+    session_release_command, session_setup_request, stale_release_command,
 };
 pub(crate) use send::{ambr_to, capability_to, encode};
 

@@ -81,6 +81,17 @@ fn release_command(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, cause: Cause) -> Ve
     ))
 }
 
+/// Encodes HANDOVER FAILURE (9.2.3.6) in place of a target that does not get the request.
+pub fn handover_failure(amf_id: AmfUeNgapId) -> Vec<u8> {
+    encode(build_ngap!(
+        UnsuccessfulOutcome,
+        HandoverResourceAllocation,
+        HandoverFailure,
+        AMF_UE_NGAP_ID(amf_id.get()),
+        Cause(Cause::misc(CauseMisc::control_processing_overload)),
+    ))
+}
+
 /// PDU session of a set-up request.
 #[derive(Clone, Debug)]
 pub struct SessionSetup {

@@ -86,6 +86,17 @@ fn release_command(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, cause: &Cause) -> V
     ))
 }
 
+/// Encodes HANDOVER FAILURE (9.1.5.6) in place of a target that does not get the request.
+pub fn handover_failure(mme_id: AmfUeNgapId) -> Vec<u8> {
+    encode(build_s1ap!(
+        UnsuccessfulOutcome,
+        HandoverResourceAllocation,
+        HandoverFailure,
+        MME_UE_S1AP_ID(mme_id.mme()),
+        Cause(s1ap::Cause::misc(CauseMisc::control_processing_overload)),
+    ))
+}
+
 pub(crate) fn erab_qos(erab: &ErabRequest) -> ERABLevelQoSParameters {
     level_qos(ErabQos { qci: erab.qci, arp_priority: erab.arp_priority })
 }

@@ -111,8 +111,8 @@ impl RanNodes for Nodes {
     }
 
     fn misses(&self, tai: Tai, slices: &[Snssai]) -> bool {
-        let is_nr = |(assoc, _): &&(AssocId, Option<RanNode>)| assoc.dialect() == Dialect::Nr;
-        self.0.iter().filter(is_nr).any(|(_, node)| node.as_ref().is_some_and(|node| node.misses(tai, slices)))
+        let nodes = self.0.iter().filter(|(assoc, _)| assoc.dialect() == Dialect::Nr);
+        ran::area_lacks(nodes.filter_map(|(_, node)| node.as_ref()?.slices(tai)), slices)
     }
 
     fn is_ng_enb(&self, node: AssocId) -> bool {
