@@ -276,7 +276,8 @@ pub enum Stage {
         pti: u8,
         /// 5GSM cause of the accept: #50 or #51 if one of two address types is assigned.
         cause: Option<u8>,
-        /// Extended protocol configuration options of the accept; empty = none.
+        /// Protocol configuration options of the accept; empty = none. In EPS, those of the
+        /// extended IE have a mark (`smf/options.rs`).
         options: Vec<u8>,
     },
     /// The accept was sent, with the setup of the user plane.

@@ -1,6 +1,6 @@
 //! Services that the core does not have, faulty requests, and what the network tells UE and eNB.
 
-use super::network::Network;
+use super::network::{EPCO, Network};
 use super::{attached, pdus};
 use vireo_core::step::Note;
 use vireo_core::subscription::Ambr;
@@ -20,7 +20,7 @@ fn control_plane_service_is_rejected() {
         NasEmmMessage::AttachAccept(accept) => accept.eps_network_feature_support.clone(),
         _ => None,
     });
-    assert_eq!(support.map(|support| support.value.to_vec()), Some(vec![0]));
+    assert_eq!(support.map(|support| support.value.to_vec()), Some(vec![0, EPCO]));
     network.idle();
     let request = NasEpsMessage::decode(&CONTROL_PLANE).expect("a message");
     network.protected(&request, NasEpsSecurityHeaderType::IntegrityProtected);
