@@ -547,7 +547,10 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
         }
         UeMessage::SessionSetupResponse { set_up, failed } => {
             session::transfers(ctx, N2Sm::SetupResponse, set_up);
+            // E-RAB SETUP REQUEST had the UE-AMBR with the refused bearer.
+            let before = ctx.ue.ambr();
             session::transfers(ctx, N2Sm::SetupUnsuccessful, failed);
+            change_ambr(ctx, before);
         }
         UeMessage::SessionReleaseResponse { released } => session::transfers(ctx, N2Sm::ReleaseResponse, released),
         UeMessage::SessionModifyResponse { modified, failed } => {

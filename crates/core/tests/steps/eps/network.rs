@@ -103,7 +103,7 @@ pub(super) struct Network {
     pub(super) upf_answers: bool,
     /// False if the eNB does not answer UE CONTEXT RELEASE COMMAND.
     pub(super) enb_releases: bool,
-    /// E-RAB that the eNB does not set up with a context.
+    /// E-RAB that the eNB neither sets up nor modifies.
     pub(super) refused_erab: Option<u64>,
     unanswered: Vec<(Seid, Vec<u8>)>,
     down: std::collections::VecDeque<(AssocId, Vec<u8>)>,

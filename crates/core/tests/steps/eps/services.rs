@@ -164,6 +164,30 @@ fn ue_ambr_follows_bearers() {
     assert!(network.context().is_some_and(|c| c.is_registered() && c.connection.is_some()));
 }
 
+/// The UE has got no activation request (TS 36.413 8.2.1.2), and the eNB the UE-AMBR with the
+/// refused bearer.
+#[test]
+fn refused_erab_rejects_connection() {
+    let mut network = Network::new();
+    let rates = |downlink_bps, uplink_bps| Ambr { uplink_bps, downlink_bps };
+    network.subscription.ambr = rates(50_000_000, 9_000_000);
+    network.subscription.slices[0].dnns[0].ambr = rates(30_000_000, 5_000_000);
+    network.subscribe("ims");
+    network.subscription.slices[0].dnns[1].ambr = rates(30_000_000, 2_000_000);
+    network.attach();
+    network.refused_erab = Some(6);
+    network.connect(2, Some("ims"));
+    let setup = sent(&network, S1apPduKind::Initiating_E_RABSetup).expect("a set-up");
+    assert_eq!(ambr(&setup), Some((50_000_000, 7_000_000)));
+    let change = sent(&network, S1apPduKind::Initiating_UEContextModification).expect("a change");
+    assert_eq!(ambr(&change), Some((30_000_000, 5_000_000)));
+    let [(0, 2, NasEsmMessage::PdnConnectivityReject(reject))] = &network.ue.received_esm[..] else {
+        panic!("{:?}", network.ue.received_esm)
+    };
+    assert_eq!(reject.esm_cause.value, 26);
+    assert!(network.context().is_some_and(|c| c.is_registered() && c.sessions.len() == 1));
+}
+
 /// Returns the numbers of the eNBs with a page, and the priority of the last page.
 fn pages(network: &Network) -> (Vec<usize>, Option<u8>) {
     let (mut nodes, mut priority) = (Vec::new(), None);
