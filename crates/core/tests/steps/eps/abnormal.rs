@@ -319,6 +319,35 @@ fn disconnect_during_deactivation_ends_once() {
     assert_eq!(network.context().map(|c| c.sessions.len()), Some(1), "{:?}", network.notes);
 }
 
+/// A UE without its last bearer attaches again (TS 23.401 5.4.4.1). It rejects the bearer in ATTACH
+/// COMPLETE, or does not have it any more.
+#[test]
+fn denied_last_bearer_detaches_ue() {
+    let mut attaching = Network::new();
+    attaching.ue.silent = true;
+    attaching.attach();
+    let cause = NasEsmCause::from_cause(EsmCause::InsufficientResources);
+    let reject = NasEpsMessage::new_esm(NasActivateDefaultEpsBearerContextReject::new(cause), 5, 0);
+    let container = NasEsmMessageContainer::new(reject.encode().expect("it encodes"));
+    let complete = emm(NasAttachComplete::new(container));
+    attaching.protected(&complete, NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
+    let mut without = attached();
+    let cause = NasEsmCause::from_cause(EsmCause::InvalidEpsBearerIdentity);
+    without.send_esm(NasEsmStatus::new(cause), 5, 0);
+    for network in [attaching, without] {
+        let NasEmmMessage::DetachRequestUeTerminated(request) = network.last() else { panic!("{:?}", network.last()) };
+        assert_eq!(request.detach_type.network_detach_kind(), NetworkDetachKind::ReattachRequired);
+        assert_eq!(kinds(&network, S1apPduKind::Initiating_E_RABRelease), 1);
+        assert!(network.context().is_some_and(|c| c.sessions.is_empty()), "{:?}", network.notes);
+    }
+    // It has another bearer.
+    let mut network = attached();
+    network.subscribe("ims");
+    network.connect(2, Some("ims"));
+    network.send_esm(NasEsmStatus::new(cause), 6, 0);
+    assert!(network.context().is_some_and(|c| c.sessions.len() == 1 && c.procedure.is_none()));
+}
+
 /// TS 36.413 8.6.2.4: the messages with a timer are repeated when it expires.
 #[test]
 fn undelivered_message_is_repeated_by_its_timer() {
