@@ -552,6 +552,11 @@ impl SmContext {
         self.stage != Stage::Ended
     }
 
+    /// Returns true if the session exists for the UE, and is not being released.
+    pub fn remains(&self) -> bool {
+        self.is_live() && !matches!(self.stage, Stage::Releasing { .. })
+    }
+
     /// Returns the activity of the session.
     pub fn state(&self) -> SessionState {
         match (&self.stage, self.ran) {

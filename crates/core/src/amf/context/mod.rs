@@ -298,8 +298,7 @@ impl UeContext {
         if self.dialect() == Dialect::Nr {
             return subscribed;
         }
-        let is_used = |s: &&SmContext| s.is_live() && !matches!(s.stage, crate::smf::Stage::Releasing { .. });
-        let used = self.sessions.iter().filter(is_used).map(|session| session.terms.ambr);
+        let used = self.sessions.iter().filter(|session| session.remains()).map(|session| session.terms.ambr);
         let sum = used.fold(Ambr { uplink_bps: 0, downlink_bps: 0 }, |sum, ambr| Ambr {
             uplink_bps: sum.uplink_bps.saturating_add(ambr.uplink_bps),
             downlink_bps: sum.downlink_bps.saturating_add(ambr.downlink_bps),

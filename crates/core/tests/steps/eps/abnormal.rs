@@ -319,6 +319,23 @@ fn disconnect_during_deactivation_ends_once() {
     assert_eq!(network.context().map(|c| c.sessions.len()), Some(1), "{:?}", network.notes);
 }
 
+/// The UE ends its last connection while another one is being released (6.5.2.4).
+#[test]
+fn second_disconnect_leaves_last_bearer() {
+    let mut network = attached();
+    network.subscribe("ims");
+    network.connect(2, Some("ims"));
+    network.ue.remaining = Some(0);
+    network.disconnect(3, 6);
+    network.ue.remaining = None;
+    network.disconnect(4, 5);
+    let Some((0, 4, NasEsmMessage::PdnDisconnectReject(reject))) = network.ue.received_esm.last() else {
+        panic!("{:?}", network.ue.received_esm)
+    };
+    assert_eq!(reject.esm_cause.value, 49);
+    assert!(network.context().is_some_and(|c| c.sessions.iter().filter(|s| s.remains()).count() == 1));
+}
+
 /// A UE without its last bearer attaches again (TS 23.401 5.4.4.1). It rejects the bearer in ATTACH
 /// COMPLETE, or does not have it any more.
 #[test]
