@@ -319,6 +319,25 @@ fn disconnect_during_deactivation_ends_once() {
     assert_eq!(network.context().map(|c| c.sessions.len()), Some(1), "{:?}", network.notes);
 }
 
+/// 5.4.3.5: the procedure ends, and the keys of the command are dropped.
+#[test]
+fn rejected_security_mode_keeps_former_keys() {
+    let reject = |network: &mut Network| {
+        let cause = NasEmmCause::from_cause(EmmCause::SecurityModeRejectedUnspecified);
+        network.uplink(emm(NasSecurityModeReject::new(cause)).encode().expect("it encodes"));
+    };
+    let mut network = Network::new();
+    network.ue.remaining = Some(1);
+    network.attach();
+    reject(&mut network);
+    assert_eq!((network.mme_id, network.context()), (None, None), "nothing of the UE is kept");
+    assert!(network.notes.contains(&Note::Failed(Kind::Registration, 0)), "{:?}", network.notes);
+    let (mut network, before) = renewing();
+    reject(&mut network);
+    assert_eq!((network.mme_id, kasme(&network)), (None, Some(before)));
+    assert!(network.context().is_some_and(|c| c.is_registered() && c.procedure.is_none()));
+}
+
 /// The UE ends its last connection while another one is being released (6.5.2.4).
 #[test]
 fn second_disconnect_leaves_last_bearer() {
