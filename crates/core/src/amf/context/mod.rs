@@ -121,7 +121,8 @@ pub struct Reachability {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_node: Option<AssocId>,
     /// Information on Recommended Cells and RAN Nodes for Paging of that node (TS 38.413
-    /// 9.3.1.100), with its PER encoding; empty if there is none.
+    /// 9.3.1.100), or on Recommended Cells and eNBs for Paging (TS 36.413 9.1.4.7), with its PER
+    /// encoding; empty if there is none.
     #[serde(default, with = "crate::octets", skip_serializing_if = "Vec::is_empty")]
     pub recommended: Vec<u8>,
 }

@@ -48,8 +48,8 @@ pub enum UeMessage {
     },
     /// UE CONTEXT RELEASE COMPLETE.
     ReleaseComplete {
-        /// Information on Recommended Cells and RAN Nodes for Paging with its PER encoding; empty
-        /// if the node recommends none.
+        /// Information on Recommended Cells and RAN Nodes (S1AP: eNBs) for Paging with its PER
+        /// encoding; empty if the node recommends none.
         recommended: Vec<u8>,
     },
     /// PDU SESSION RESOURCE SETUP RESPONSE.

@@ -6,7 +6,7 @@ use vireo_core::step::Note;
 use vireo_core::subscription::Ambr;
 use vireo_types::Duration;
 use vireo_wire::nas_eps::*;
-use vireo_wire::s1ap::{S1AP_PDU, S1APPDU, S1apPduKind, ie};
+use vireo_wire::s1ap::{RecommendedCellItem, S1AP_PDU, S1APPDU, S1apPduKind, decode_open_type, ie};
 
 /// CONTROL PLANE SERVICE REQUEST, mobile originating.
 const CONTROL_PLANE: [u8; 3] = [0x07, 0x4d, 0x00];
@@ -211,6 +211,32 @@ fn last_enb_pages_first() {
     assert_eq!(pages(&network).0, [0]);
     network.wait(Duration::from_millis(3100));
     assert_eq!(pages(&network).0, [0, 0, 1]);
+}
+
+/// An eNB and a cell that the eNB of the last connection has recommended (TS 36.413 8.3.3.2,
+/// 8.5.2). They are those of the last connection alone.
+#[test]
+fn recommended_enb_and_cell_are_paged() {
+    let mut network = attached();
+    network.set_up_enb(1);
+    let ids = (network.mme_id.expect("a connection"), network.enb_id);
+    network.enb_releases = false;
+    network.take_from_enb(&pdus::release_request(ids));
+    network.mme_id = None;
+    network.take_from(0, &pdus::release_complete(ids, 0x12346));
+    network.downlink_data();
+    assert_eq!(pages(&network).0, [0, 1], "the last one, and the recommended one");
+    let page = sent(&network, S1apPduKind::Initiating_Paging).expect("a page");
+    let assistance = page.ie::<ie::AssistanceDataForPaging>().expect("an IE").expect("a value");
+    let cells = assistance.assistance_data_for_recommended_cells.expect("cells").recommended_cells_for_paging;
+    let cell: RecommendedCellItem = decode_open_type(&cells.recommended_cell_list.0[0].value).expect("a cell");
+    assert_eq!(cell.time_stayed_in_cell, Some(9));
+    let attempts = assistance.paging_attempt_information.expect("attempts");
+    assert_eq!((attempts.paging_attempt_count.0, attempts.intended_number_of_paging_attempts.0), (1, 5));
+    network.enb_releases = true;
+    network.service_request();
+    network.idle();
+    assert!(network.context().is_some_and(|c| c.reachability.recommended.is_empty()));
 }
 
 /// TS 36.413 9.2.1.78.
