@@ -220,6 +220,7 @@ fn esm(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: NasEsmMess
     } else if ctx.ue.is_registered() {
         session::eps::uplink(ctx, header, &message, plain);
         if denies_bearer(&message) {
+            registration::eps::end_without_bearer(ctx);
             super::detach_without_bearer(ctx);
         }
     } else {

@@ -376,6 +376,13 @@ fn denied_last_bearer_detaches_ue() {
         assert_eq!(kinds(&network, S1apPduKind::Initiating_E_RABRelease), 1);
         assert!(network.context().is_some_and(|c| c.sessions.is_empty()), "{:?}", network.notes);
     }
+    // It rejects the bearer without ATTACH COMPLETE.
+    let mut network = Network::new();
+    network.ue.silent = true;
+    network.attach();
+    network.send_esm(NasActivateDefaultEpsBearerContextReject::new(cause), 5, 0);
+    assert_eq!(network.mme_id, None, "the connection is released");
+    assert!(network.context().is_some_and(|c| !c.is_registered() && c.procedure.is_none() && c.sessions.is_empty()));
     // It has another bearer.
     let mut network = attached();
     network.subscribe("ims");

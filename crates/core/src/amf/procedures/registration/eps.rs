@@ -417,6 +417,19 @@ pub fn end_incomplete(ctx: &mut StepContext<'_, '_>) {
     }
 }
 
+/// Ends an attach whose UE has rejected the bearer of ATTACH ACCEPT (6.4.1.4). The accept would be
+/// repeated with a bearer that has ended.
+pub fn end_without_bearer(ctx: &mut StepContext<'_, '_>) {
+    if ctx.ue.ciot().without_pdn || ctx.ue.sessions.iter().any(SmContext::remains) {
+        return;
+    }
+    let awaits = |procedure: &mut Procedure| matches!(procedure, Procedure::Registration(r) if r.is_accepted_attach());
+    if let Some(Procedure::Registration(attach)) = ctx.ue.procedure.take_if(awaits) {
+        ctx.note(Note::Failed(attach.request.kind.counted(), 0));
+        abandon(ctx);
+    }
+}
+
 /// Ends an attach without ATTACH COMPLETE: the UE counts as detached (5.5.1.2.7 c).
 pub(super) fn abandon(ctx: &mut StepContext<'_, '_>) {
     end_of_registration::end(ctx);
