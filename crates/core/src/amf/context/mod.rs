@@ -292,11 +292,17 @@ impl UeContext {
         self.connection.map(|connection| connection.assoc).into_iter().chain(target)
     }
 
-    /// Returns the UE-AMBR for the RAN node. A gNB limits the subscribed one to the sum of the
-    /// Session-AMBRs by itself (TS 23.501 5.7.1.8); in EPS the MME does (TS 23.401 4.7.3).
+    /// Returns the UE-AMBR for the RAN node of the UE.
     pub fn ambr(&self) -> Ambr {
+        self.ambr_in(self.dialect())
+    }
+
+    /// Returns the UE-AMBR for a RAN node of this dialect. A gNB limits the subscribed one to the
+    /// sum of the Session-AMBRs by itself (TS 23.501 5.7.1.8); in EPS the MME does (TS 23.401
+    /// 4.7.3).
+    pub(crate) fn ambr_in(&self, dialect: Dialect) -> Ambr {
         let subscribed = self.subscription.as_ref().map(|s| s.ambr).unwrap_or_default();
-        if self.dialect() == Dialect::Nr {
+        if dialect == Dialect::Nr {
             return subscribed;
         }
         let used = self.sessions.iter().filter(|session| session.remains()).map(|session| session.terms.ambr);
