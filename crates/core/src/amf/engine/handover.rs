@@ -104,7 +104,12 @@ pub(super) fn on_other_connection(
             {
                 super::abort_procedure(ctx);
             }
+            // HANDOVER REQUEST to an eNB had the UE-AMBR with bearers that it has not admitted.
+            let before = ctx.ue.ambr_in(assoc.dialect());
             handover::notified(ctx, location);
+            if ctx.ue.dialect() == assoc.dialect() {
+                super::change_ambr(ctx, before);
+            }
         }
         // The target aborts: for its own reasons, or because it does not know the UE.
         UeMessage::ReleaseRequest { .. } | UeMessage::Error(_) => handover::target_lost(ctx),

@@ -22,7 +22,7 @@ use crate::amf::procedures::{
 };
 use crate::amf::ran::{self, ResetItem};
 use crate::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
-use crate::smf::{Input, N2Sm, SmContext, Stage};
+use crate::smf::{Input, N2Sm, SmContext};
 use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
 use crate::subscription::{Ambr, AuthenticationError, AuthenticationVector, Subscription};
 use serde::{Deserialize, Serialize};
@@ -547,7 +547,10 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
         }
         UeMessage::SessionSetupResponse { set_up, failed } => {
             session::transfers(ctx, N2Sm::SetupResponse, set_up);
+            // E-RAB SETUP REQUEST had the UE-AMBR with the refused bearer.
+            let before = ctx.ue.ambr();
             session::transfers(ctx, N2Sm::SetupUnsuccessful, failed);
+            change_ambr(ctx, before);
         }
         UeMessage::SessionReleaseResponse { released } => session::transfers(ctx, N2Sm::ReleaseResponse, released),
         UeMessage::SessionModifyResponse { modified, failed } => {
@@ -630,9 +633,8 @@ fn radio_capability(ctx: &mut StepContext<'_, '_>, own: RadioCapability, other: 
 /// Detaches a UE of EPS that has no bearer any more, and has it attach again (TS 23.401 5.4.4.1,
 /// 5.5.1.1.2 step 6).
 fn detach_without_bearer(ctx: &mut StepContext<'_, '_>) {
-    let remains = |s: &SmContext| s.is_live() && !matches!(s.stage, Stage::Releasing { .. });
     let needs_one = ctx.ue.dialect() == Dialect::Eps && !ctx.ue.ciot().without_pdn;
-    let has_none = needs_one && !ctx.ue.sessions.iter().any(remains);
+    let has_none = needs_one && !ctx.ue.sessions.iter().any(SmContext::remains);
     if has_none && ctx.ue.is_registered() && ctx.ue.procedure.is_none() {
         let procedure = deregistration::by_network(ctx, true, None);
         ctx.ue.procedure = procedure.map(Procedure::Deregistration);

@@ -19,7 +19,7 @@ pub(crate) use ingress::is_for_enb;
 pub use ingress::{ue_ids, ue_message, usage_report};
 pub use route::{is_path_switch, peek};
 pub use send::{
-    accept_transport, context_modification_request, context_release_command, context_setup_request,
+    Page, accept_transport, context_modification_request, context_release_command, context_setup_request,
     downlink_nas_transport, handover_failure, key_renewal_request, location_reporting_control, paging,
     rfsp_modification_request, session_modify_request, session_release_command, session_setup_request,
     stale_release_command,

@@ -337,17 +337,39 @@ pub(crate) fn capability_to(capability: UeSecurityCapability) -> UESecurityCapab
     s1ap::helpers::ue_security_capabilities(capability.eea() << 1, capability.eia() << 1)
 }
 
+/// One page of a UE.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Page<'r> {
+    /// Paging Priority, 1 to 8.
+    pub priority: Option<u8>,
+    /// Number of this page, from 1 on, and of all that are intended.
+    pub attempts: (u8, u8),
+    /// What the last eNB has recommended.
+    pub recommended: Option<&'r InformationOnRecommendedCellsAndENBsForPaging<'r>>,
+}
+
+/// Returns Assistance Data for Paging with the recommended cells (9.1.6).
+fn assistance(page: Page<'_>) -> Option<AssistanceDataForPaging<'static>> {
+    // Paging Attempt Count, Intended Number of Paging Attempts: 1 to 16.
+    let [attempt, intended] = [page.attempts.0, page.attempts.1].map(|count| u64::from(count).clamp(1, 16));
+    let cells = page.recommended?.recommended_cells_for_paging.clone().into_owned();
+    let cells = AssistanceDataForRecommendedCells::new(cells, None);
+    let (attempt, intended) = (PagingAttemptCount(attempt), IntendedNumberOfPagingAttempts(intended));
+    let attempts = PagingAttemptInformation::new(attempt, intended, None, None);
+    Some(AssistanceDataForPaging::new(Some(cells), None, Some(attempts), None))
+}
+
 /// Encodes PAGING (9.1.6) of a UE in the TAIs of its area that EPS has. `index` is the UE Identity
 /// Index Value, IMSI mod 1024 (TS 36.304 7.1).
-pub fn paging(mme: (u8, vireo_types::Tmsi), index: u16, reachability: &Reachability, priority: Option<u8>) -> Vec<u8> {
-    encode(try_paging(mme, index, reachability, priority))
+pub fn paging(mme: (u8, vireo_types::Tmsi), index: u16, reachability: &Reachability, page: Page<'_>) -> Vec<u8> {
+    encode(try_paging(mme, index, reachability, page))
 }
 
 fn try_paging<'a>(
     (code, tmsi): (u8, vireo_types::Tmsi),
     index: u16,
     reachability: &Reachability,
-    priority: Option<u8>,
+    page: Page<'_>,
 ) -> Result<S1APPDU<'a>, s1ap::Error> {
     let s_tmsi = STMSI::new(MMECode([code]), MTMSI(tmsi.0.to_be_bytes()), None);
     let item = |tai: s1ap::TAI| build_s1ap_ie!(IGNORE TAIItem(s1ap::TAIItem::new(tai, None)));
@@ -363,11 +385,14 @@ fn try_paging<'a>(
     }
     ies.push(build_s1ap_ie!(Paging, CNDomain(CNDomain::ps))?);
     ies.push(build_s1ap_ie!(Paging, TAIList(TAIList(areas?)))?);
-    if let Some(priority) = priority.and_then(level) {
+    if let Some(priority) = page.priority.and_then(level) {
         ies.push(build_s1ap_ie!(Paging, PagingPriority(priority))?);
     }
     if let Some(capability) = info.capability_for(Dialect::Eps) {
         ies.push(build_s1ap_ie!(Paging, UERadioCapabilityForPaging(capability.to_vec()))?);
+    }
+    if let Some(assistance) = assistance(page) {
+        ies.push(build_s1ap_ie!(Paging, AssistanceDataForPaging(assistance))?);
     }
     if let Some(drx) = info.extended_drx {
         ies.push(build_s1ap_ie!(Paging, Paging_eDRXInformation(extended(drx)))?);

@@ -44,7 +44,7 @@ fn pages_and_changes_equal_those_of_pycrate() {
         ..PagingInfo::default()
     };
     let reachability = Reachability { area: [tai()].into_iter().collect(), paging, ..Reachability::default() };
-    let page = s1::paging((0xc3, Tmsi(0xdead_beef)), 0x2ef, &reachability, None);
+    let page = s1::paging((0xc3, Tmsi(0xdead_beef)), 0x2ef, &reachability, s1::Page::default());
     assert_eq!(hex::encode(page), hex::encode(golden("Paging-extended-drx")));
     let ambr = Ambr { uplink_bps: 2_000_000, downlink_bps: 30_000_000 };
     let change = s1::context_modification_request(&connection(), ambr);

@@ -8,6 +8,7 @@ use vireo_core::amf::context::RanContext;
 use vireo_core::amf::engine::Event;
 use vireo_core::smf::RanState;
 use vireo_core::step::{Effect, Kind, Note};
+use vireo_core::subscription::Ambr;
 use vireo_types::*;
 use vireo_wire::pfcp;
 use vireo_wire::s1ap::{S1AP_PDU, S1APPDU, S1apPduKind as Pdu, ie, *};
@@ -307,6 +308,33 @@ fn s1_handover_moves_ue_and_tunnel() {
     assert_eq!((succeeded(&network, Kind::Handover), end_markers(&network)), (1, 1));
     network.update(vireo_wire::nas_eps::UpdateType::TaUpdating);
     assert_eq!(succeeded(&network, Kind::Mobility), 1, "the UE updates its area at the target: {:?}", network.notes);
+}
+
+/// The eNB limits the UE by the sum of the APN-AMBRs of its bearers (TS 23.401 4.7.3).
+#[test]
+fn target_gets_ambr_of_admitted_bearers() {
+    let downlink = |pdu: &S1APPDU<'_>| {
+        let ambr = pdu.ie::<ie::uEaggregateMaximumBitrate>().expect("an IE").expect("rates");
+        ambr.ue_aggregate_maximum_bit_rate_dl.0
+    };
+    let mut network = Network::new();
+    let rates = |downlink_bps| Ambr { uplink_bps: 9_000_000, downlink_bps };
+    network.subscription.ambr = rates(50_000_000);
+    network.subscription.slices[0].dnns[0].ambr = rates(30_000_000);
+    network.subscribe("ims");
+    network.subscription.slices[0].dnns[1].ambr = rates(30_000_000);
+    network.attach();
+    network.set_up_enb(1);
+    network.connect(2, Some("ims"));
+    let mme = require(&mut network, true);
+    let request = sent(&network, 1, Pdu::Initiating_HandoverResourceAllocation).expect("a request");
+    assert_eq!(downlink(&request), 50_000_000);
+    network.take_from(1, &pdus::acknowledge(mme, &[5]));
+    (network.serving, network.enb_id, network.mme_id) = (1, TARGET_ID, Some(mme));
+    network.take_from(1, &pdus::notify(mme));
+    let change = sent(&network, 1, Pdu::Initiating_UEContextModification).expect("a change");
+    assert_eq!(downlink(&change), 30_000_000);
+    assert!(network.context().is_some_and(|c| c.sessions.iter().filter(|s| s.remains()).count() == 1));
 }
 
 #[test]

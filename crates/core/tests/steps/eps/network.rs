@@ -27,6 +27,8 @@ use vireo_wire::security::{Autn, Rand};
 pub(super) const IMSI: &str = "999700000000001";
 /// EEA0 to EEA2, EIA1 and EIA2.
 pub(super) const CAPABILITY: [u8; 2] = [0xe0, 0x60];
+/// Extended protocol configuration options, in the second octet of EPS network feature support.
+pub(super) const EPCO: u8 = 0x08;
 pub(super) const ASSOC: AssocId = AssocId(7);
 const KEY: [u8; 16] = [0x46; 16];
 const OPC: [u8; 16] = [0xcd; 16];
@@ -53,8 +55,8 @@ pub(super) struct Ue {
     pub(super) received_esm: Vec<(u8, u8, NasEsmMessage)>,
     /// Cause in the latest activation request of a default bearer.
     pub(super) bearer_cause: Option<u8>,
-    /// APN that the UE has in ESM INFORMATION RESPONSE.
-    pub(super) apn: Option<&'static str>,
+    /// ESM INFORMATION RESPONSE of the UE; `None` = one without IEs.
+    pub(super) information: Option<NasEsmInformationResponse>,
     /// True if the UE answers no accept.
     pub(super) silent: bool,
     /// True if the UE has another K than the network.
@@ -101,7 +103,7 @@ pub(super) struct Network {
     pub(super) upf_answers: bool,
     /// False if the eNB does not answer UE CONTEXT RELEASE COMMAND.
     pub(super) enb_releases: bool,
-    /// E-RAB that the eNB does not set up with a context.
+    /// E-RAB that the eNB neither sets up nor modifies.
     pub(super) refused_erab: Option<u64>,
     unanswered: Vec<(Seid, Vec<u8>)>,
     down: std::collections::VecDeque<(AssocId, Vec<u8>)>,
@@ -630,9 +632,7 @@ impl Network {
                 Some(NasEpsMessage::new_esm(NasDeactivateEpsBearerContextAccept::new(), ebi, 0))
             }
             NasEsmMessage::EsmInformationRequest(_) => {
-                let mut response = NasEsmInformationResponse::new();
-                response.access_point_name =
-                    self.ue.apn.map(|apn| NasAccessPointName::from_string(apn).expect("an APN"));
+                let response = self.ue.information.clone().unwrap_or_default();
                 Some(NasEpsMessage::new_esm(response, 0, pti))
             }
             _ => None,
