@@ -76,9 +76,13 @@ pub(super) fn complete(file: &File, ran_interfaces: &[IpAddr], upf: &mut UpfConf
         problems.check(!twice, "upf.reachable", "an address that is not in upf.protect is allowed");
     }
     // The UPF protects the addresses of its own machine without a rule.
-    let elsewhere = core.into_iter().filter(|address| !address.is_loopback() && !address.is_unspecified());
-    let protected = protected.into_iter().chain(elsewhere.map(single)).collect();
-    upf.access = Access { protected, reachable, ran, tunnel_ends };
+    let elsewhere: Vec<IpAddr> =
+        core.into_iter().filter(|address| !address.is_loopback() && !address.is_unspecified()).collect();
+    let protected = protected.into_iter().chain(elsewhere.iter().copied().map(single)).collect();
+    // N3 of another UPF may have its address of N4, and tunnels lead there.
+    let is_upf = |address: &IpAddr| file.external_upf.iter().any(|upf| upf.n4.ip() == *address);
+    let core = elsewhere.into_iter().filter(|address| !is_upf(address)).collect();
+    upf.access = Access { protected, reachable, ran, tunnel_ends, core };
     upf.own_peer_only = file.upf.bind_peers;
     let dnns = file.dnns();
     for pool in &mut upf.pools {
@@ -156,11 +160,15 @@ mod tests {
             upf.protect = ["192.168.0.0/16", "2001:db8:66::/48", "203.0.113.9"]
             api.listen = "198.51.100.4:9090"
             cluster.controller = "198.51.100.5:7000"
+            external-upf = [{ name = "edge", n4 = "198.51.100.9:8805" }]
             "#);
         let core = ["198.51.100.1", "198.51.100.2", "198.51.100.3", "2001:db8:3::3", "198.51.100.4", "198.51.100.5"];
         for address in core.into_iter().chain(["192.168.7.7", "2001:db8:66:1::1", "203.0.113.9"]) {
             assert!(protects(&upf, address), "{address}");
         }
+        let is_core = |address: &str| upf.access.core.contains(&address.parse().expect("an address"));
+        assert!(core.into_iter().all(is_core), "no tunnel leads there: {:?}", upf.access.core);
+        assert!(protects(&upf, "198.51.100.9") && !is_core("198.51.100.9"), "tunnels may lead to another UPF");
         assert!(!protects(&upf, "198.51.100.6") && !upf.own_peer_only);
         assert!(upf.access.ran.is_empty() && upf.pools.iter().all(|pool| !pool.isolated));
     }
