@@ -165,6 +165,11 @@ impl UpfConfig {
         self.access.tunnel_ends.is_empty() && !self.n3_addresses().iter().all(IpAddr::is_loopback)
     }
 
+    /// Returns true if N3 has a loopback address, so that RAN nodes are on this machine.
+    pub fn has_n3_on_loopback(&self) -> bool {
+        self.n3_addresses().iter().any(IpAddr::is_loopback)
+    }
+
     /// Returns the N3 addresses for F-TEIDs, IPv4 and IPv6: one element for each module, or one for
     /// all sessions.
     pub(crate) fn n3_endpoints(&self) -> Vec<N3> {

@@ -469,11 +469,10 @@ impl SmContext {
         self.id_in(self.dialect)
     }
 
-    /// Returns true unless the RAN has named an address of the UPF as its end, or loopback while N3
-    /// is elsewhere. Packets would return to the UPF, or reach services of its machine.
+    /// Returns true unless the RAN has named an address of the UPF as its end. Packets would return
+    /// to the UPF.
     pub(super) fn may_be_at_ran(&self, end: &Tunnel) -> bool {
-        let is_internal = |own: Tunnel| end.address.is_loopback() && !own.address.is_loopback();
-        self.uplink.is_none_or(|own| own.address != end.address && !is_internal(own))
+        self.uplink.is_none_or(|own| own.address != end.address)
     }
 
     /// Returns the identity that the session has in a dialect; 0 if it has none there.

@@ -4,7 +4,7 @@ use crate::config::N3;
 use crate::machine::rules::{Far, Matching, Pdr, Refused, Rules, TunnelEnd};
 use crate::machine::settings::Settings;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use vireo_datapath::{Network, Tunnel};
+use vireo_datapath::Network;
 use vireo_types::SessionAddress;
 use vireo_wire::pfcp::*;
 
@@ -37,7 +37,7 @@ pub(crate) fn check_tunnel_ends<'a>(
 /// - if the UPF has no N3 address of a family that a tunnel end requests,
 /// - if a UE has an address of the UPF,
 /// - if a framed route is in none of the configured networks,
-/// - if packets are to leave in a tunnel to the UPF itself, or to loopback while N3 is elsewhere.
+/// - if packets are to leave in a tunnel to the UPF itself.
 pub(crate) fn check_rules(rules: &Rules, n3: N3, settings: &Settings) -> Result<(), Refused> {
     for pdr in &rules.pdrs {
         let rule = FailedRuleId::Pdr(pdr.id);
@@ -59,19 +59,13 @@ pub(crate) fn check_rules(rules: &Rules, n3: N3, settings: &Settings) -> Result<
     }
 }
 
-/// Returns true if the tunnel of a FAR leads to this UPF, or to loopback from another network.
+/// Returns true if the tunnel of a FAR leads to this UPF.
 ///
 /// A RAN node that names such an end has packets for its UE return as packets of any UE, and two
 /// UEs exchange one packet for as long as it has hops. Tunnels that relay to each other would pass
-/// it on without end: each hop has a new outer header. On loopback, N4 and other services of the
-/// machine would receive them: RAN nodes are there only if N3 is.
+/// it on without end: each hop has a new outer header.
 fn leads_back(far: &Far, settings: &Settings) -> bool {
-    let is_for_control_plane = far.destination == Some(DestinationInterface::CP_FUNCTION);
-    let is_n3_on_loopback = settings.n3_addresses.iter().any(IpAddr::is_loopback);
-    far.tunnel.is_some_and(|Tunnel { address, .. }| {
-        let is_internal = address == settings.address || address.is_loopback() && !is_n3_on_loopback;
-        settings.n3_addresses.contains(&address) || is_internal && !is_for_control_plane
-    })
+    far.tunnel.is_some_and(|tunnel| settings.n3_addresses.contains(&tunnel.address))
 }
 
 /// Returns true if the UPF has an N3 address of a family that the tunnel end requests (TS 29.244

@@ -44,12 +44,16 @@ fn tunnel_to_service_of_ues_is_refused() {
     let network = |address: Ipv4Addr, length| vireo_datapath::Network { address: address.into(), length };
     let reachable = Ipv4Addr::new(203, 0, 113, 7);
     let core = Ipv4Addr::new(203, 0, 113, 5);
-    let access = Access { reachable: vec![network(reachable, 32)], core: vec![core.into()], ..Access::default() };
+    let own = vec![network(core, 32), network(Ipv4Addr::new(127, 0, 0, 0), 8)];
+    let access = Access { reachable: vec![network(reachable, 32)], core: own, ..Access::default() };
     b.plane.change(|tables, _| tables.set_access(access.clone()));
     let (seid, _) = b.session();
-    for service in [dns, reachable, core] {
+    for service in [dns, reachable, core, Ipv4Addr::LOCALHOST] {
         assert_eq!(b.modify(seid, &forward_to(RAN_TEID, service.into(), None)).cause, Cause::RULE_FAILURE, "{service}");
     }
+    // A gNB on the machine of the core.
+    b.plane.change(|tables, _| tables.set_peer(Ipv4Addr::LOCALHOST.into(), vireo_datapath::Use::Node, true));
+    assert_eq!(b.modify(seid, &forward_to(RAN_TEID, Ipv4Addr::LOCALHOST.into(), None)).cause, Cause::REQUEST_ACCEPTED);
     let elsewhere = Ipv4Addr::new(203, 0, 113, 8);
     assert_eq!(b.modify(seid, &forward_to(RAN_TEID, elsewhere.into(), None)).cause, Cause::REQUEST_ACCEPTED);
     let tunnel_ends = vec![network(Ipv4Addr::new(192, 0, 2, 0), 24)];

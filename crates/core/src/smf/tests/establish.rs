@@ -249,11 +249,11 @@ fn silent_or_faulty_ran_releases_session() {
     }
 }
 
-/// Packets would return to the UPF, as packets of a UE, reach its machine, or no RAN node.
+/// Packets would return to the UPF, as packets of a UE, or reach no RAN node.
 #[test]
 fn tunnel_end_at_upf_itself_is_unusable() {
-    let (v6, mapped) = (Ipv6Addr::LOCALHOST.octets(), Ipv4Addr::new(10, 3, 0, 1).to_ipv6_mapped().octets());
-    let v4 = [[10_u8, 3, 0, 1], [127, 0, 0, 1], [0, 0, 0, 0], [169, 254, 3, 4], [224, 0, 0, 1], [255; 4]];
+    let (v6, mapped) = (Ipv6Addr::UNSPECIFIED.octets(), Ipv4Addr::new(10, 3, 0, 1).to_ipv6_mapped().octets());
+    let v4 = [[10_u8, 3, 0, 1], [0, 0, 0, 0], [169, 254, 3, 4], [224, 0, 0, 1], [255; 4]];
     for address in v4.iter().map(|octets| &octets[..]).chain([&v6[..], &mapped[..]]) {
         let mut bench = Bench::new();
         bench.create(REQUEST);

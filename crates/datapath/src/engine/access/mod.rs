@@ -37,9 +37,10 @@ pub struct Access {
     /// Networks of RAN nodes and other UPFs, to which tunnels may lead. If empty, tunnels lead
     /// anywhere else than to services of UEs and to `core`.
     pub tunnel_ends: Vec<Network>,
-    /// Addresses of the core. Tunnels lead there only if `tunnel_ends` has the single address: a
-    /// RAN node or another UPF shares it.
-    pub core: Vec<IpAddr>,
+    /// Networks of the core, and loopback unless N3 is there. A tunnel leads to an address of them
+    /// only if an N2 association is with it, or `tunnel_ends` has the single address: a RAN node or
+    /// another UPF shares it.
+    pub core: Vec<Network>,
 }
 
 impl Access {
@@ -337,8 +338,9 @@ impl KnownAddresses {
         let is_service =
             reachable.iter().any(|network| network.contains(address) && (is_single(network) || is_local()));
         let is_listed = tunnel_ends.is_empty() || tunnel_ends.iter().any(contains);
-        let is_shared = || tunnel_ends.iter().any(|network| network.contains(address) && is_single(network));
-        !is_service && is_listed && (!core.contains(&address) || is_shared())
+        let is_single_end = || tunnel_ends.iter().any(|network| network.contains(address) && is_single(network));
+        let is_shared = || self.entries.get(&address).is_some_and(|entry| entry.nodes > 0) || is_single_end();
+        !is_service && is_listed && (!core.iter().any(contains) || is_shared())
     }
 
     /// Returns the number of known RAN node addresses.
@@ -435,15 +437,19 @@ mod tests {
     #[test]
     fn tunnels_lead_to_no_service_and_not_to_core() {
         let (checks, mut known) = (checks(), KnownAddresses::default());
-        let core = vec![ip("192.0.2.5"), ip("2001:db8::5")];
+        let core = ["192.0.2.5/32", "2001:db8::5/128", "127.0.0.0/8", "::1/128"].map(network).to_vec();
         let reachable = vec![network("10.7.0.0/16"), network("10.8.0.9/32")];
         let access = Access { reachable, core, ..Access::default() };
         known.configure(access.clone(), &checks);
         known.set_local(&[network("10.7.0.1/32"), network("192.0.2.1/32")], &checks);
         let refuses = |known: &KnownAddresses, address: &str| !known.may_be_tunnel_end(ip(address));
-        for address in ["192.0.2.5", "2001:db8::5", "10.7.0.1", "10.8.0.9"] {
+        for address in ["192.0.2.5", "2001:db8::5", "10.7.0.1", "10.8.0.9", "127.0.0.3", "::1"] {
             assert!(refuses(&known, address), "{address}");
         }
+        known.begin(ip("127.0.0.3"), Use::Node, &checks);
+        assert!(!refuses(&known, "127.0.0.3") && refuses(&known, "127.0.0.4"), "a RAN node is there");
+        known.end(ip("127.0.0.3"), Use::Node, &checks);
+        assert!(refuses(&known, "127.0.0.3"));
         // A RAN node may be on this machine.
         for address in ["192.0.2.6", "192.0.2.1", "10.7.0.2"] {
             assert!(!refuses(&known, address), "{address}");
