@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match args.command {
         Command::Check { role } => {
             let config = Config::load(path)?;
-            let starts_upf = role.is_none_or(|role| matches!(role, Role::Run | Role::Upf));
+            let starts_upf = role.is_none_or(|role| matches!(role, Role::Run | Role::Balancer | Role::Upf));
             let is_open = starts_upf && config.upf.as_ref().is_some_and(|upf| upf.accepts_any_tunnel_end());
             check(config, role)?;
             if is_open {

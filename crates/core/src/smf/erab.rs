@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn unusable_ends_are_not_forwarded() {
-        let [good, bad] = [[10, 0, 0, 1], [224, 0, 0, 1]].map(|address| ErabTunnel::encode([0, 0, 0, 7], &address));
+        let [good, bad] = [[10_u8, 0, 0, 1], [224, 0, 0, 1]].map(|address| ErabTunnel::encode([0, 0, 0, 7], &address));
         let admission = |tunnel: &Vec<u8>, downlink: &Vec<u8>| {
             let forwarding = ErabForwarding { downlink: downlink.clone(), uplink: Vec::new() };
             handover_acknowledge(&ErabAdmission { tunnel: tunnel.clone(), forwarding }.encode())
