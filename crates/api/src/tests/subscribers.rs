@@ -161,6 +161,10 @@ fn wrong_record_names_its_field() {
         assert_eq!(found, (422, pointer.into()), "{name}: {value}");
     }
     let other = running.get(Role::Admin, PATH);
+    // A refused record is a failed change.
+    let log = running.get(Role::Admin, "/v1/audit").json();
+    let last = ["action", "result"].map(|key| log["items"][0][key].as_str().unwrap_or_default());
+    assert_eq!(last, ["subscriber.create", "failed"]);
     let header = format!("If-Match: {}\r\n", other.header("etag").unwrap());
     let moved = running.request_with(Some(Role::Admin), "PUT", PATH, Some(&record(999_700_000_000_009)), &header);
     assert_eq!(moved.status, 422, "the IMSI cannot be changed");

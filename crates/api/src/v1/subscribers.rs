@@ -393,10 +393,18 @@ async fn create(
     Extension(identity): Extension<Identity>,
     Body(record): Body<Value>,
 ) -> Result<Response, Problem> {
-    let subscriber = read_record(record, None).map_err(|error| unprocessable(&error))?;
-    let stored = subscriber.clone();
-    let result = api.store(move |store| store.add(&stored).map_err(|error| problem(&error))).await;
-    api.record(&identity, "subscriber.create", &named(subscriber.supi), result).await?;
+    let (object, result) = match read_record(record, None) {
+        Ok(subscriber) => {
+            let object = named(subscriber.supi);
+            let stored = api.store(move |store| {
+                store.add(&subscriber).map_err(|error| problem(&error))?;
+                Ok(subscriber)
+            });
+            (object, stored.await)
+        }
+        Err(error) => (String::new(), Err(unprocessable(&error))),
+    };
+    let subscriber = api.record(&identity, "subscriber.create", &object, result).await?;
     let mut response = answer(&api, StatusCode::CREATED, &subscriber, &identity);
     let location = format!("/v1/subscribers/{}", named(subscriber.supi));
     if let Ok(location) = HeaderValue::from_str(&location) {
