@@ -222,6 +222,9 @@ fn malformed_bodies_are_problems() {
     let send =
         |body: &str, header: &str| running.request_with(Some(Role::Admin), "POST", &path, Some(body), header).status;
     assert_eq!(send(r#"{"reregister": "yes"}"#, ""), 422);
+    let named = running.request(Some(Role::Admin), "POST", &path, Some(r#"{"cause": 256}"#)).json();
+    let detail = named["errors"][0]["detail"].as_str().unwrap();
+    assert!(detail.contains("cause") && detail.contains("256"), "{detail}");
     assert_eq!(send(r#"{"again": true}"#, ""), 422);
     assert_eq!(send("{", ""), 422);
     assert_eq!(send(&"[".repeat(100_000), ""), 422, "deep nesting does not exhaust the stack");

@@ -187,12 +187,15 @@ impl From<&UeStatus> for UeDetail {
 #[into_params(parameter_in = Query)]
 struct UeFilter {
     /// `imsi-` and digits, or digits.
+    #[param(pattern = "^(imsi-)?[0-9]{6,15}$")]
     supi: Option<String>,
     /// MSISDN, with or without `msisdn-`, of a subscriber in the database of this process.
+    #[param(pattern = "^(msisdn-)?[0-9]{5,15}$")]
     gpsi: Option<String>,
     /// IPv4 address of a session, or an address in its IPv6 prefix.
     address: Option<String>,
     /// GUTI as in the answer, or its TMSI alone (8 hexadecimal digits).
+    #[param(pattern = "^(.*-)?[0-9a-fA-F]{8}$")]
     guti: Option<String>,
     /// ID of a RAN node; its connected UEs.
     ran_node: Option<String>,
@@ -324,7 +327,8 @@ const NO_UE: &str = "this core has no UE of that subscriber";
 
 /// One UE with its sessions
 #[utoipa::path(get, path = "/v1/ues/{supi}", tag = "ues", security(("bearer" = ["read"])),
-    params(("supi" = String, Path, description = "`imsi-` and digits, or digits")),
+    params(("supi" = String, Path, pattern = "^(imsi-)?[0-9]{6,15}$",
+        description = "`imsi-` and digits, or digits")),
     responses((status = 200, body = UeDetail), (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn ue(
@@ -347,7 +351,7 @@ struct Deregistration {
     /// 5GMM cause, in 4G EMM cause: 3, 6, 7, 8, 11, 12, 13, 14, 15 or 27. Without one, the UE may
     /// register again by itself. Not with `reregister`.
     #[serde(default)]
-    #[schema(example = 7)]
+    #[schema(example = 7, minimum = 3, maximum = 27)]
     cause: Option<u8>,
 }
 
@@ -355,7 +359,8 @@ struct Deregistration {
 ///
 /// The network deregisters the UE (TS 24.501 5.5.2.3); in EPS it detaches it.
 #[utoipa::path(post, path = "/v1/ues/{supi}/deregister", tag = "ues", security(("bearer" = ["operate"])),
-    params(("supi" = String, Path, description = "`imsi-` and digits, or digits")), request_body = Deregistration,
+    params(("supi" = String, Path, pattern = "^(imsi-)?[0-9]{6,15}$",
+        description = "`imsi-` and digits, or digits")), request_body = Deregistration,
     responses((status = 202, description = "The procedure has begun"),
         (status = 400, body = Problem, content_type = "application/problem+json"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
@@ -387,7 +392,8 @@ struct Relocation {
 ///
 /// The sessions keep their addresses (TS 23.502 4.3.5.3). The UE shows the outcome.
 #[utoipa::path(post, path = "/v1/ues/{supi}/relocate", tag = "ues", security(("bearer" = ["operate"])),
-    params(("supi" = String, Path, description = "`imsi-` and digits, or digits")), request_body = Relocation,
+    params(("supi" = String, Path, pattern = "^(imsi-)?[0-9]{6,15}$",
+        description = "`imsi-` and digits, or digits")), request_body = Relocation,
     responses((status = 202, description = "The procedure has begun"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
