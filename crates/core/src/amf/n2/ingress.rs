@@ -109,7 +109,9 @@ pub enum UeMessage {
         downlink: u64,
     },
     ContextModificationResponse,
-    ContextModificationFailure,
+    ContextModificationFailure {
+        cause: Cause,
+    },
     /// PATH SWITCH REQUEST of the new RAN node.
     PathSwitch(PathSwitch),
     HandoverRequired(HandoverRequired),
@@ -219,7 +221,7 @@ impl UeMessage {
             UeMessage::LocationReportingFailure => "LocationReportingFailureIndication",
             UeMessage::SecondaryRatUsage { .. } => "SecondaryRATDataUsageReport",
             UeMessage::ContextModificationResponse => "UEContextModificationResponse",
-            UeMessage::ContextModificationFailure => "UEContextModificationFailure",
+            UeMessage::ContextModificationFailure { .. } => "UEContextModificationFailure",
             UeMessage::RadioCapability { .. } => "UERadioCapabilityInfoIndication",
             UeMessage::NonDelivery => "NASNonDeliveryIndication",
             UeMessage::Error(_) => "ErrorIndication",
@@ -332,7 +334,7 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
             };
             UeMessage::SessionModifyIndication(list.0.into_iter().map(item).collect())
         }
-        NgapPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure,
+        NgapPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure { cause: cause(pdu)? },
         NgapPduKind::Initiating_PathSwitchRequest => return path_switch(pdu),
         NgapPduKind::Initiating_HandoverPreparation => return handover_required(pdu),
         NgapPduKind::Successful_HandoverResourceAllocation => UeMessage::HandoverAcknowledge {

@@ -152,6 +152,24 @@ fn unusable_path_switch_changes_nothing() {
     }
 }
 
+/// PATH SWITCH REQUEST ACKNOWLEDGE cannot say that its NH is of other keys than the KeNB (TS 33.401
+/// 7.2.10).
+#[test]
+fn path_switch_during_renewal_is_refused() {
+    let mut network = two_enbs();
+    let deadline = network.now + Duration::from_secs(10);
+    network.change(|ue| ue.connection.as_mut().expect("a connection").ran = RanContext::Rekeying { deadline });
+    let ids = ids(&network);
+    network.take_from(1, &pdus::path_switch(ids.0, 2, &[5], ALGORITHMS));
+    let answer = sent(&network, 1, Pdu::Unsuccessful_PathSwitchRequest).expect("a failure");
+    assert_eq!(cause(&answer), Cause::radioNetwork(CauseRadioNetwork::interaction_with_other_procedure));
+    assert_eq!(failed(&network, Kind::PathSwitch), 1);
+    is_at_source(&network);
+    // The source has handed the UE over, and cannot take the key into use.
+    network.take_from_enb(&pdus::modification_failure(ids));
+    assert!(sent(&network, 0, Pdu::Initiating_UEContextRelease).is_some(), "{:?}", network.kinds);
+}
+
 /// Another UE may have the eNB UE S1AP ID at its eNB, and a message may name a connection that has
 /// ended.
 #[test]

@@ -76,19 +76,25 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, mut nas: Option<Vec<u8>>, mut sessi
 }
 
 /// Sends a RAN node that has a UE context the KgNB or KeNB of NAS keys that were taken into use,
-/// and waits for its answer (TS 33.501 6.9.4.4, TS 33.401 7.2.9.4). A path switch in progress would
-/// give the RAN node an NH of the new keys: the connection is released instead.
+/// and waits for its answer (TS 33.501 6.9.4.4, TS 33.401 7.2.9.4).
+///
+/// A gNB whose path switch has no answer yet gets the key with that answer (TS 33.501 6.9.2.3.2).
+/// Any other handover would give the target a key of the former NAS keys, and a node whose key is
+/// being renewed may have the former one or the other: the connection is released instead.
 pub fn renew_key(ctx: &mut StepContext<'_, '_>) {
-    let Some(connection) = ctx.ue.connection.filter(|connection| connection.ran == RanContext::SetUp) else { return };
-    if ctx.ue.is_in_handover() {
+    let Some(connection) = ctx.ue.connection.filter(|connection| connection.ran.is_set_up()) else { return };
+    let switches = ctx.ue.is_switching_path() && connection.assoc.dialect() == Dialect::Nr;
+    if !switches && (ctx.ue.is_in_handover() || connection.ran.is_rekeying()) {
         return ctx.release(Cause::radioNetwork(CauseRadioNetwork::interaction_with_other_procedure));
     }
     let Some(security) = &mut ctx.ue.security else { return };
     security.begin_access();
-    let (key, capability) = (security.initial_kgnb(), ctx.ue.security_capability);
+    if !switches {
+        let (key, capability) = (security.initial_kgnb(), ctx.ue.security_capability);
+        ctx.send(|_| access::key_renewal_request(&connection, key, capability));
+    }
     let deadline = ctx.now() + ctx.env.config.timers.ran_response;
-    ctx.send(|_| access::key_renewal_request(&connection, key, capability));
     if let Some(connection) = &mut ctx.ue.connection {
-        connection.ran = RanContext::SettingUp { deadline };
+        connection.ran = RanContext::Rekeying { deadline };
     }
 }

@@ -14,7 +14,7 @@ fn security_context(next_hop: NextHop) -> SecurityContext<'static> {
 /// Encodes PATH SWITCH REQUEST ACKNOWLEDGE (9.2.3.9). Each session has its transfer: Path Switch
 /// Request Acknowledge Transfer, or Unsuccessful Transfer.
 pub fn path_switch_acknowledge(connection: &Connection, answer: PathSwitchAnswer<'_>) -> Vec<u8> {
-    let PathSwitchAnswer { capability, next_hop, switched, released, allowed, information, .. } = answer;
+    let PathSwitchAnswer { capability, next_hop, is_renewed, switched, released, allowed, information, .. } = answer;
     let item =
         |(psi, transfer): (u8, Vec<u8>)| PDUSessionResourceSwitchedItem::new(PDUSessionID(psi), transfer.into(), None);
     let switched = PDUSessionResourceSwitchedList(switched.into_iter().map(item).collect());
@@ -32,6 +32,10 @@ pub fn path_switch_acknowledge(connection: &Connection, answer: PathSwitchAnswer
             ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, UESecurityCapabilities(capability))?);
         }
         ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, SecurityContext(security_context(next_hop)))?);
+        if is_renewed {
+            let mark = NewSecurityContextInd::R_true;
+            ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, NewSecurityContextInd(mark))?);
+        }
         ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, PDUSessionResourceSwitchedList(switched))?);
         if !released.0.is_empty() {
             ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, PDUSessionResourceReleasedListPSAck(released))?);
