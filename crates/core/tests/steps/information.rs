@@ -169,3 +169,17 @@ fn gnb_gets_rfsp_index_of_subscriber() {
     lab.event(Event::SubscriberChanged { subscription, is_repeated: true });
     assert_eq!(lab.sent.len() - before, 1, "it has not changed");
 }
+
+/// TS 38.413 9.3.1.54: without the last 4 digits of the serial number.
+#[test]
+fn node_learns_masked_imeisv() {
+    let mut lab = connected(|_| {});
+    let digits = lab.ue.usim().imeisv();
+    let digits = std::str::from_utf8(&digits).expect("digits");
+    let masked = u64::from_str_radix(&format!("{}ffff{}", &digits[..10], &digits[14..]), 16).expect("64 bits");
+    lab.n2(2);
+    for kind in [NgapPduKind::Initiating_InitialContextSetup, NgapPduKind::Initiating_HandoverResourceAllocation] {
+        let imeisv = sent(&lab, kind).ie::<ie::MaskedIMEISV>().expect("an IE").expect("a value");
+        assert_eq!(imeisv.0.value(), masked);
+    }
+}

@@ -1,6 +1,6 @@
 //! Encoding of UE-associated messages to the RAN.
 
-use super::{Cause, UeInformation, plmn_to, snssai_to};
+use super::{Cause, UeInformation, masked_imeisv, plmn_to, snssai_to};
 use crate::amf::context::{Connection, UeSecurityCapability};
 use crate::subscription::Ambr;
 use std::num::NonZeroU16;
@@ -176,6 +176,9 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
     }
     if let Some(rfsp) = setup.information.rfsp {
         ies.push(build_ngap_ie!(InitialContextSetupRequest, IndexToRFSP(IndexToRFSP(rfsp.get().into())))?);
+    }
+    if let Some(imeisv) = setup.information.masked_imeisv.map(masked_imeisv) {
+        ies.push(build_ngap_ie!(InitialContextSetupRequest, MaskedIMEISV(imeisv))?);
     }
     if let Some(nas) = setup.nas {
         ies.push(build_ngap_ie!(InitialContextSetupRequest, NAS_PDU(nas))?);

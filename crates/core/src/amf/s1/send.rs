@@ -148,6 +148,9 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
         let id = SubscriberProfileIDforRFP(rfsp.get());
         ies.push(build_s1ap_ie!(InitialContextSetupRequest, SubscriberProfileIDforRFP(id))?);
     }
+    if let Some(imeisv) = setup.information.masked_imeisv.map(masked_imeisv) {
+        ies.push(build_s1ap_ie!(InitialContextSetupRequest, Masked_IMEISV(imeisv))?);
+    }
     if let Some(algorithms) = setup.nr_algorithms {
         ies.push(build_s1ap_ie!(InitialContextSetupRequest, NRUESecurityCapabilities(nr_capability(algorithms)))?);
     }
@@ -308,6 +311,11 @@ pub(crate) fn extension(
     value: &impl s1ap::aper::Encode,
 ) -> Result<ProtocolExtensionField<'static>, s1ap::Error> {
     Ok(ProtocolExtensionField::new(id, Criticality::ignore, encode_open_type(value)?))
+}
+
+/// Converts to Masked IMEISV (9.2.3.38).
+pub(crate) fn masked_imeisv(bits: u64) -> MaskedIMEISV {
+    MaskedIMEISV(Bits::low(bits, 64))
 }
 
 /// Converts to NR UE Security Capabilities (9.2.1.127).

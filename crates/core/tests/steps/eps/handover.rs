@@ -152,6 +152,17 @@ fn unusable_path_switch_changes_nothing() {
     }
 }
 
+/// TS 36.413 9.2.3.38.
+#[test]
+fn target_gets_masked_imeisv() {
+    let mut network = two_enbs();
+    network.change(|ue| ue.identity.pei = Some(Pei(3_512_345_678_901_234)));
+    require(&mut network, false);
+    let request = sent(&network, 1, Pdu::Initiating_HandoverResourceAllocation).expect("a request");
+    let masked = request.ie::<ie::Masked_IMEISV>().expect("an IE").expect("a value");
+    assert_eq!(masked.0.value(), 0x3512_3456_78ff_ff34);
+}
+
 /// PATH SWITCH REQUEST ACKNOWLEDGE cannot say that its NH is of other keys than the KeNB (TS 33.401
 /// 7.2.10).
 #[test]

@@ -2,7 +2,9 @@
 
 use super::messages::{MappedCommand, PathSwitchAnswer, Request, RequestedSession};
 use crate::amf::context::{Connection, NextHop};
-use crate::amf::n2::{Cause, SessionItems, allowed_nssai, ambr_to, capability_to, encode, plmn_to, snssai_to};
+use crate::amf::n2::{
+    Cause, SessionItems, allowed_nssai, ambr_to, capability_to, encode, masked_imeisv, plmn_to, snssai_to,
+};
 use crate::smf;
 use vireo_types::{AmfUeNgapId, RanUeNgapId};
 use vireo_wire::ngap::{self, Message, *};
@@ -139,8 +141,11 @@ pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
         ies.extend([
             build_ngap_ie!(HandoverRequest, PDUSessionResourceSetupListHOReq(sessions))?,
             build_ngap_ie!(HandoverRequest, AllowedNSSAI(allowed_nssai(request.allowed)))?,
-            build_ngap_ie!(HandoverRequest, SourceToTarget_TransparentContainer(source))?,
         ]);
+        if let Some(imeisv) = request.information.masked_imeisv.map(masked_imeisv) {
+            ies.push(build_ngap_ie!(HandoverRequest, MaskedIMEISV(imeisv))?);
+        }
+        ies.push(build_ngap_ie!(HandoverRequest, SourceToTarget_TransparentContainer(source))?);
         if let Some(restrictions) = &request.information.restrictions {
             ies.push(build_ngap_ie!(HandoverRequest, MobilityRestrictionList(restrictions.encode()))?);
         }
