@@ -150,6 +150,25 @@ fn nodes_are_asked_for_location() {
     assert_eq!(asked(&lab), 4);
 }
 
+/// TS 38.413 8.12.1: the operator asks where the UE is. An idle UE is not paged for it.
+#[test]
+fn operator_requests_cell_from_gnb() {
+    let mut lab = connected(|_| {});
+    let cell = |lab: &Lab| lab.context().and_then(|ue| ue.connection).expect("a connection").cell.cell;
+    let own = cell(&lab);
+    lab.change(|ue| ue.connection.as_mut().expect("a connection").cell.cell = own ^ 1);
+    lab.event(Event::Locate);
+    lab.settle();
+    assert_eq!(cell(&lab), own, "LOCATION REPORT");
+    let control = sent(&lab, NgapPduKind::Initiating_LocationReportingControl);
+    let kind = control.ie::<ie::LocationReportingRequestType>().expect("an IE").expect("a type");
+    assert_eq!((kind.event_type, kind.report_area), (EventType::direct, ReportArea::cell));
+    lab.idle();
+    let before = lab.sent.len();
+    lab.event(Event::Locate);
+    assert_eq!(lab.sent.len(), before);
+}
+
 fn rfsp(pdu: &NGAPPDU<'_>) -> Option<u64> {
     pdu.ie::<ie::IndexToRFSP>().map(|index| index.expect("an index").0)
 }

@@ -127,6 +127,8 @@ pub enum Event<'a> {
         /// True if the UE may have had this event before, when it could not be served.
         is_repeated: bool,
     },
+    /// The operator requests the cell where the UE is.
+    Locate,
     /// First message of an NG connection.
     #[serde(skip)]
     Initial {
@@ -180,6 +182,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
             subscription::apply_change(&mut ctx, subscription, is_repeated)
         }
         Event::Relocate { upf } => session::relocate(&mut ctx, upf),
+        Event::Locate => request_cell(&mut ctx),
         Event::Smf { number, request, response, sm_context } => {
             smf_events::on_answer(&mut ctx, number, request, (response, sm_context))
         }
@@ -220,7 +223,15 @@ fn served_at(ue: &UeContext) -> Option<(AssocId, RanUeNgapId)> {
 fn request_location(ctx: &mut StepContext<'_, '_>, before: Option<(AssocId, RanUeNgapId)>) {
     let now = served_at(ctx.ue);
     if ctx.env.config.ran.requests_location && now.is_some() && now != before {
-        ctx.send(access::location_reporting_control);
+        ctx.send(|c| access::location_reporting_control(c, false));
+    }
+}
+
+/// Requests one report of the cell of a connected UE, which the connection then has. An idle UE is
+/// not paged.
+fn request_cell(ctx: &mut StepContext<'_, '_>) {
+    if served_at(ctx.ue).is_some() && !ctx.ue.is_between_nodes() {
+        ctx.send(|c| access::location_reporting_control(c, true));
     }
 }
 

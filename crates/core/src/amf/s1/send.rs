@@ -223,9 +223,11 @@ pub fn rfsp_modification_request(connection: &Connection, rfsp: NonZeroU16) -> V
     ))
 }
 
-/// Encodes LOCATION REPORTING CONTROL (9.1.15.1): report each other cell of the UE.
-pub fn location_reporting_control(connection: &Connection) -> Vec<u8> {
-    let kind = RequestType::new(EventType::change_of_serve_cell, ReportArea::ecgi, None);
+/// Encodes LOCATION REPORTING CONTROL (9.1.15.1): report the cell of the UE once, if `is_direct`, or
+/// each other cell.
+pub fn location_reporting_control(connection: &Connection, is_direct: bool) -> Vec<u8> {
+    let event = if is_direct { EventType::direct } else { EventType::change_of_serve_cell };
+    let kind = RequestType::new(event, ReportArea::ecgi, None);
     encode(build_s1ap!(
         InitiatingMessage,
         LocationReportingControl,
