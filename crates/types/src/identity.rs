@@ -123,8 +123,8 @@ impl fmt::Debug for Supi {
 pub struct Pei(pub u64);
 
 impl Pei {
-    /// Returns the Masked IMEISV (TS 38.413 9.3.1.54, TS 36.413 9.2.3.38): 4 bits for each digit, and
-    /// the last 4 digits of the serial number set to 1.
+    /// Returns the Masked IMEISV (TS 38.413 9.3.1.54, TS 36.413 9.2.3.38): 4 bits for each digit,
+    /// and the last 4 digits of the serial number set to 1.
     pub const fn masked(self) -> u64 {
         let (mut rest, mut bits, mut digit) = (self.0, 0, 0);
         while digit < 16 {

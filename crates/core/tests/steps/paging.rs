@@ -423,8 +423,8 @@ fn extended_drx_delays_page() {
     }
 }
 
-/// TS 24.008 10.5.5.32: a cycle of 32 hyperframes, and a window of 32.00 s in the second octet, which
-/// an ng-eNB does not use.
+/// TS 24.008 10.5.5.32: a cycle of 32 hyperframes, and a window of 32.00 s in the second octet,
+/// which an ng-eNB does not use.
 #[test]
 fn long_window_of_nr_is_granted() {
     use vireo_core::amf::context::ExtendedDrx;

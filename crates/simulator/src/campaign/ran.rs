@@ -681,7 +681,7 @@ impl Ran {
             NodeEvent::ContextSetup(key) => self.devices[n].ue.check_access_key(key, &mut out),
             NodeEvent::PathSwitched { key, chaining, renewed } => {
                 let ue = &mut self.devices[n].ue;
-                match renewed {
+                match *renewed {
                     true => ue.check_access_key(key, &mut out),
                     false => ue.check_next_hop(key, *chaining, &mut out),
                 }

@@ -68,8 +68,8 @@ impl HomeNetworkKey {
         self.key.public_key().to_octets()
     }
 
-    /// Returns the public key of Profile B as an uncompressed point of 65 octets (SEC 1 2.3.3), which
-    /// some tools for USIMs need. Profile A has no other form.
+    /// Returns the public key of Profile B as an uncompressed point of 65 octets (SEC 1 2.3.3),
+    /// which some tools for USIMs need. Profile A has no other form.
     pub fn uncompressed(&self) -> Option<Vec<u8>> {
         use p256::elliptic_curve::sec1::ToSec1Point;
         if self.profile() == Profile::A {

@@ -39,9 +39,9 @@ pub enum RanContext {
     /// None, and the secure exchange of NAS messages is established on the connection (TS 24.501
     /// 4.4.2.5). It is established in every state but [`RanContext::None`].
     Secured,
-    /// The RAN has a UE context, and is to take another key into use: UE CONTEXT MODIFICATION REQUEST
-    /// was sent, or the answer to a path switch will have the key (TS 33.501 6.9.2.3.2, 6.9.4.4).
-    /// Release 0.2.0 does not read it.
+    /// The RAN has a UE context, and is to take another key into use: UE CONTEXT MODIFICATION
+    /// REQUEST was sent, or the answer to a path switch will have the key (TS 33.501 6.9.2.3.2,
+    /// 6.9.4.4). Release 0.2.0 does not read it.
     Rekeying {
         /// Time by which the RAN node must respond.
         deadline: Instant,
@@ -59,8 +59,8 @@ impl RanContext {
         matches!(self, RanContext::SetUp | RanContext::Rekeying { .. })
     }
 
-    /// Returns true if the RAN is not known to have taken the key into use that follows from new NAS
-    /// keys.
+    /// Returns true if the RAN is not known to have taken the key into use that follows from new
+    /// NAS keys.
     pub fn is_rekeying(self) -> bool {
         matches!(self, RanContext::Rekeying { .. })
     }

@@ -137,8 +137,8 @@ pub(crate) use extended_drx_values;
 pub struct ExtendedDrx {
     /// eDRX value: the coding of the cycle, 0 to 15; with [`ExtendedDrx::NR`] it is that of NR.
     pub cycle: u8,
-    /// Coding of the paging time window, 0 to 15; with [`ExtendedDrx::LONG`] that of the second octet
-    /// of the IE, 0 to 31.
+    /// Coding of the paging time window, 0 to 15; with [`ExtendedDrx::LONG`] that of the second
+    /// octet of the IE, 0 to 31.
     pub window: u8,
 }
 

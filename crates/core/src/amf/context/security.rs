@@ -427,8 +427,8 @@ impl NasSecurity {
         self.kgnb(count)
     }
 
-    /// Returns the KgNB of [`NasSecurity::begin_access`] as the NH of a path switch that crosses its
-    /// renewal: with NCC 0 (TS 33.501 6.9.2.3.2).
+    /// Returns the KgNB of [`NasSecurity::begin_access`] as the NH of a path switch that crosses
+    /// its renewal: with NCC 0 (TS 33.501 6.9.2.3.2).
     pub fn renewed_hop(&mut self) -> NextHop {
         NextHop { nh: self.initial_kgnb(), ncc: 0 }
     }

@@ -223,8 +223,8 @@ pub fn rfsp_modification_request(connection: &Connection, rfsp: NonZeroU16) -> V
     ))
 }
 
-/// Encodes LOCATION REPORTING CONTROL (9.1.15.1): report the cell of the UE once, if `is_direct`, or
-/// each other cell.
+/// Encodes LOCATION REPORTING CONTROL (9.1.15.1): report the cell of the UE once, if `is_direct`,
+/// or each other cell.
 pub fn location_reporting_control(connection: &Connection, is_direct: bool) -> Vec<u8> {
     let event = if is_direct { EventType::direct } else { EventType::change_of_serve_cell };
     let kind = RequestType::new(event, ReportArea::ecgi, None);

@@ -20,7 +20,7 @@ pub(super) fn next_page(epoch: Instant, tmsi: Tmsi, drx: ExtendedDrx, now: Insta
     let (hashed, parts) = start_values(tmsi, drx);
     let (remainder, part) = (hashed % cycle, hashed / cycle % parts);
     let elapsed = now.0.saturating_sub(epoch.0);
-    // A window, which is up to 40.96 s long, may extend over the four hyperframes that follow its own.
+    // A window of up to 40.96 s may extend over the four hyperframes that follow its own.
     let first = (elapsed / HYPERFRAME.0).saturating_sub(4);
     for number in first..first + 2 * cycle + 5 {
         if number % HYPERFRAMES % cycle != remainder {
