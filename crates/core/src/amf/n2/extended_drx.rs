@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn second_octet_has_long_windows() {
         for (octet, window) in
-            [(0, NRPagingTimeWindow::s1), (0x10, NRPagingTimeWindow::s17), (31, NRPagingTimeWindow::s32)]
+            [(0_u8, NRPagingTimeWindow::s1), (0x10, NRPagingTimeWindow::s17), (31, NRPagingTimeWindow::s32)]
         {
             let drx = ExtendedDrx::from_octet(0x37).in_nr().with_long_window(Some(octet));
             assert_eq!(nr_extended_drx(drx).nr_paging_time_window, Some(window));
