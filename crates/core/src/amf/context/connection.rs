@@ -1,5 +1,6 @@
 //! NG connection of a UE and the state of its context in the RAN.
 
+use super::NextHop;
 use serde::{Deserialize, Serialize};
 use vireo_types::{AmfUeNgapId, AssocId, Instant, NrCgi, RanUeNgapId, Tai};
 
@@ -45,6 +46,8 @@ pub enum RanContext {
     Rekeying {
         /// Time by which the RAN node must respond.
         deadline: Instant,
+        /// Next NH of the former keys, for a path switch of an eNB meanwhile.
+        former: Option<NextHop>,
     },
 }
 

@@ -355,7 +355,7 @@ impl UeContext {
         };
         let ran = self.connection.and_then(|c| match c.ran {
             RanContext::SettingUp { deadline }
-            | RanContext::Rekeying { deadline }
+            | RanContext::Rekeying { deadline, .. }
             | RanContext::Releasing { deadline } => Some(deadline),
             RanContext::None | RanContext::Secured | RanContext::SetUp => None,
         });

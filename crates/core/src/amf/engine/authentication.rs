@@ -103,13 +103,14 @@ pub(super) fn on_key_renewed(ctx: &mut StepContext<'_, '_>) {
 }
 
 /// Handles UE CONTEXT MODIFICATION FAILURE. A RAN node that has not taken a renewed key into use
-/// loses the UE. While a gNB hands the UE over by Xn, the path switch is awaited, whose answer has
-/// the key; until the deadline of the response.
+/// loses the UE. While it hands the UE over by Xn or X2, the path switch is awaited, with which the
+/// target gets the key, until the deadline of the response.
 pub(super) fn on_modification_failure(ctx: &mut StepContext<'_, '_>, cause: &Cause) {
     ctx.note(Note::fault("context-modification-failure"));
-    let is_switching = ctx.ue.dialect() == Dialect::Nr
-        && matches!(cause, Cause::radioNetwork(CauseRadioNetwork::xn_handover_triggered));
-    if ctx.ue.connection.is_some_and(|connection| connection.ran.is_rekeying()) && !is_switching {
+    let Some(RanContext::Rekeying { former, .. }) = ctx.ue.connection.map(|connection| connection.ran) else { return };
+    let is_handed_over = matches!(cause, Cause::radioNetwork(CauseRadioNetwork::xn_handover_triggered));
+    let can_switch = former.is_some() || ctx.ue.dialect() == Dialect::Nr;
+    if !is_handed_over || !can_switch {
         super::abort_procedure(ctx);
         ctx.release(registration::network_release());
     }

@@ -755,7 +755,7 @@ fn deadline(ctx: &mut StepContext<'_, '_>) {
         other => ctx.ue.procedure = other,
     }
     match ctx.ue.connection.map(|c| c.ran) {
-        Some(RanContext::SettingUp { deadline } | RanContext::Rekeying { deadline }) if deadline <= now => {
+        Some(RanContext::SettingUp { deadline } | RanContext::Rekeying { deadline, .. }) if deadline <= now => {
             ctx.note(Note::fault("context-setup-timeout"));
             abort_procedure(ctx);
             ctx.release(registration::network_release());

@@ -36,7 +36,7 @@ pub use state::{Handover, N2Handover, SourceNode, SystemChange, XnHandover};
 
 use crate::amf::context::{Connection, HandoverSmfStage, Procedure, RanContext, is_served};
 use crate::amf::n2::{Cause, HandoverRequired, PathSwitch, SessionItems, UeInformation, UeMessage};
-use crate::amf::procedures::common::user_plane;
+use crate::amf::procedures::common::{context_setup, user_plane};
 use crate::smf::{self, HandoverRefusal, Input, N2Sm, RanState};
 use crate::step::{Effect, Kind, Note, StepContext};
 use state::Progress;
@@ -60,8 +60,8 @@ pub fn path_switch(ctx: &mut StepContext<'_, '_>, assoc: AssocId, request: &Path
     // The UE has moved: abort a prepared N2 handover or an earlier path switch.
     abort(ctx);
     let ran = match old.ran {
-        RanContext::Rekeying { .. } => {
-            RanContext::Rekeying { deadline: ctx.now() + ctx.env.config.timers.ran_response }
+        RanContext::Rekeying { former, .. } => {
+            RanContext::Rekeying { deadline: ctx.now() + ctx.env.config.timers.ran_response, former }
         }
         other => other,
     };
@@ -122,8 +122,8 @@ fn why_not_switched(ctx: &StepContext<'_, '_>, old: &Connection, tai: Tai, reque
     let requested = bits(&request.switched);
     let is_switchable = |s: &smf::SmContext| (s.is_up() || s.is_setting_up()) && has(requested, s.id());
     // An eNB cannot learn that its key and the NH are of different NAS keys (TS 36.413 9.1.5.9).
-    let lacks_key = old.ran.is_rekeying() && old.assoc.dialect() == Dialect::Eps;
-    if !old.ran.is_set_up() || lacks_key {
+    let lacks_hop = old.assoc.dialect() == Dialect::Eps && matches!(old.ran, RanContext::Rekeying { former: None, .. });
+    if !old.ran.is_set_up() || lacks_hop {
         Some(Radio::interaction_with_other_procedure)
     } else if !is_served(ctx.env.config, tai) || is_forbidden(ctx, tai) {
         Some(Radio::ho_target_not_allowed)
@@ -175,13 +175,15 @@ fn switched(ctx: &mut StepContext<'_, '_>) {
     let Some(connection) = ctx.ue.connection else { return };
     let dialect = connection.assoc.dialect();
     let released = named.map(|psi| (psi, released(psi).unwrap_or_else(|| not_switched(dialect)))).collect();
-    // The source may have handed the UE over under its former key or the renewed one: the target
-    // takes the renewed one into use (TS 33.501 6.9.2.3.2).
-    let is_renewed = connection.ran.is_rekeying();
-    let next_hop = ctx.ue.security.as_mut().and_then(|security| match is_renewed {
-        true => Some(security.renewed_hop()),
-        false => security.advance(),
-    });
+    // The source may have handed the UE over under its former key or the renewed one. A gNB takes
+    // the renewed one into use (TS 33.501 6.9.2.3.2), an eNB is requested to do so afterwards.
+    let (security, ran) = (ctx.ue.security.as_mut(), connection.ran);
+    let next_hop = match ran {
+        RanContext::Rekeying { former: Some(former), .. } => Some(former),
+        RanContext::Rekeying { former: None, .. } => security.map(|security| security.renewed_hop()),
+        _ => security.and_then(|security| security.advance()),
+    };
+    let is_renewed = matches!(ran, RanContext::Rekeying { former: None, .. });
     let (false, Some(next_hop)) = (switched.is_empty(), next_hop) else {
         ctx.note(Note::Failed(Kind::PathSwitch, 0));
         let (ids, cause) = ((connection.amf_id, connection.ran_id), Cause::transport(not_switched_cause()));
@@ -204,6 +206,8 @@ fn switched(ctx: &mut StepContext<'_, '_>) {
     ctx.send(|_| pdu);
     if is_renewed && let Some(connection) = &mut ctx.ue.connection {
         connection.ran = RanContext::SetUp;
+    } else if ran.is_rekeying() {
+        context_setup::send_key(ctx, None);
     }
     ctx.note(Note::Succeeded(Kind::PathSwitch, switching.started));
 }
