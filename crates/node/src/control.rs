@@ -411,4 +411,8 @@ impl StatusSource for ControlStatus {
             None => Err(RelocateError::Busy),
         }
     }
+
+    fn locate(&self, supi: Supi) -> Option<bool> {
+        self.order(|reply| Input::Locate { supi, reply })
+    }
 }

@@ -463,6 +463,9 @@ impl Host {
             Input::Relocate { supi, upf, reply } => {
                 self.order(supi, &Event::Relocate { upf }.into(), NfKind::Session, &reply);
             }
+            Input::Locate { supi, reply } => {
+                self.order(supi, &Event::Locate.into(), NfKind::StateManagement, &reply);
+            }
             Input::Smf(event) => self.on_smf_event(event),
             Input::DatabaseLoaded(loaded) => self.enter_stored(*loaded),
             Input::Map(map) => {

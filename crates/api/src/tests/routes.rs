@@ -45,6 +45,7 @@ const ROWS: &[Row] = &[
         status: 202,
         ..read("/v1/ues/{supi}/relocate", Role::Operate)
     },
+    Row { method: "POST", value: SUPI, status: 202, ..read("/v1/ues/{supi}/locate", Role::Operate) },
     read("/v1/sessions", Role::Read),
     read("/v1/ran-nodes", Role::Read),
     read("/v1/hosts", Role::Read),

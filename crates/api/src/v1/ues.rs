@@ -1,4 +1,4 @@
-//! UEs: look-up, pages, deregistration, relocation.
+//! UEs: look-up, pages, deregistration, relocation, location.
 
 use super::extract::{Body, Parameters, SupiPath};
 use super::subscribers::{gpsi, shown_msisdn};
@@ -22,7 +22,8 @@ use vireo_subscribers::{Msisdn, Store};
 use vireo_types::Supi;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
-    OpenApiRouter::new().routes(routes!(ues)).routes(routes!(ue)).routes(routes!(deregister)).routes(routes!(relocate))
+    let router = OpenApiRouter::new().routes(routes!(ues)).routes(routes!(ue));
+    router.routes(routes!(deregister)).routes(routes!(relocate)).routes(routes!(locate))
 }
 
 /// A UE with a context.
@@ -100,6 +101,11 @@ struct UeDetail {
     ran_node_name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tracking_area: Option<String>,
+    /// Last reported cell as `PLMN-CELL`, the latter in hexadecimal, if the UE is connected. Absent
+    /// for the role read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "99970-000abc001")]
+    cell: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<u16>,
     /// MSISDN of the subscriber; masked for the role read. Absent if the subscriber has none, or if
@@ -176,8 +182,21 @@ impl From<&UeStatus> for UeDetail {
         let Ue { supi, rat, state, connected, guti, ran_node, tracking_area, host, .. } = Ue::from(status);
         let sessions = status.sessions.iter().map(Session::from).collect();
         let ran_node_name = status.gnb.clone();
-        let msisdn = None;
-        UeDetail { supi, rat, state, connected, guti, ran_node, ran_node_name, tracking_area, host, msisdn, sessions }
+        let cell = status.cell.clone();
+        UeDetail {
+            supi,
+            rat,
+            state,
+            connected,
+            guti,
+            ran_node,
+            ran_node_name,
+            tracking_area,
+            cell,
+            host,
+            msisdn: None,
+            sessions,
+        }
     }
 }
 
@@ -410,4 +429,26 @@ async fn relocate(
         Err(error) => Err(Problem::not_found(error)),
     };
     api.record(&identity, "ue.relocate", &format!("imsi-{}", supi.reveal()), result).await
+}
+
+/// Request the cell of a UE
+///
+/// The RAN node of a connected UE reports the cell (TS 38.413 8.12.1, TS 36.413 8.11.1). The UE
+/// then shows it. An idle UE is not paged.
+#[utoipa::path(post, path = "/v1/ues/{supi}/locate", tag = "ues", security(("bearer" = ["operate"])),
+    params(("supi" = String, Path, description = "`imsi-` and digits, or digits")),
+    responses((status = 202, description = "The request is sent"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
+async fn locate(
+    State(api): State<Api>,
+    Extension(identity): Extension<Identity>,
+    SupiPath(supi): SupiPath,
+) -> Result<StatusCode, Problem> {
+    let result = match api.core(move |source| source.locate(supi)).await? {
+        Some(true) => Ok(StatusCode::ACCEPTED),
+        Some(false) => Err(Problem::not_found(NO_UE)),
+        None => Err(Problem::no_answer()),
+    };
+    api.record(&identity, "ue.locate", &format!("imsi-{}", supi.reveal()), result).await
 }

@@ -233,11 +233,11 @@ pub fn rfsp_modification_request(connection: &Connection, rfsp: NonZeroU16) -> V
     }
 }
 
-/// Encodes the request to report each other cell of the UE.
-pub fn location_reporting_control(connection: &Connection) -> Vec<u8> {
+/// Encodes the request to report the cell of the UE once, if `is_direct`, or each other cell.
+pub fn location_reporting_control(connection: &Connection, is_direct: bool) -> Vec<u8> {
     match connection.assoc.dialect() {
-        Dialect::Nr => n2::location_reporting_control(connection),
-        Dialect::Eps => s1::location_reporting_control(connection),
+        Dialect::Nr => n2::location_reporting_control(connection, is_direct),
+        Dialect::Eps => s1::location_reporting_control(connection, is_direct),
     }
 }
 

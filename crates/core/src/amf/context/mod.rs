@@ -260,6 +260,11 @@ impl UeContext {
         self.handover.as_ref().is_some_and(handover::Handover::is_in_progress)
     }
 
+    /// Returns true if a path switch is in progress: its request has no answer yet.
+    pub fn is_switching_path(&self) -> bool {
+        matches!(self.handover, Some(handover::Handover::Switching(_)))
+    }
+
     /// Returns true if the UE was commanded from one RAN node to another and is not known to have
     /// arrived.
     pub fn is_between_nodes(&self) -> bool {
@@ -355,7 +360,9 @@ impl UeContext {
             Some(Procedure::Authentication(a)) => Some(a.deadline()),
         };
         let ran = self.connection.and_then(|c| match c.ran {
-            RanContext::SettingUp { deadline } | RanContext::Releasing { deadline } => Some(deadline),
+            RanContext::SettingUp { deadline }
+            | RanContext::Rekeying { deadline, .. }
+            | RanContext::Releasing { deadline } => Some(deadline),
             RanContext::None | RanContext::Secured | RanContext::SetUp => None,
         });
         let sessions = self.sessions.iter().filter_map(crate::smf::deadline).min();

@@ -84,7 +84,9 @@ fn change_rfsp(ctx: &mut StepContext<'_, '_>, before: Option<NonZeroU16>) {
     };
     match connection.ran {
         RanContext::SetUp if !ctx.ue.is_in_handover() => ctx.send(|c| access::rfsp_modification_request(c, rfsp)),
-        RanContext::SetUp | RanContext::SettingUp { .. } if ctx.ue.dialect() == Dialect::Nr => {
+        RanContext::SetUp | RanContext::SettingUp { .. } | RanContext::Rekeying { .. }
+            if ctx.ue.dialect() == Dialect::Nr =>
+        {
             ctx.ue.pending.areas = true;
         }
         _ => {}

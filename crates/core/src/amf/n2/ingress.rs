@@ -111,7 +111,9 @@ pub enum UeMessage {
         downlink: u64,
     },
     ContextModificationResponse,
-    ContextModificationFailure,
+    ContextModificationFailure {
+        cause: Cause,
+    },
     /// PATH SWITCH REQUEST of the new RAN node.
     PathSwitch(PathSwitch),
     HandoverRequired(HandoverRequired),
@@ -297,7 +299,7 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
             };
             UeMessage::SessionModifyIndication(list.0.into_iter().map(item).collect())
         }
-        NgapPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure,
+        NgapPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure { cause: cause(pdu)? },
         NgapPduKind::Initiating_PathSwitchRequest => return path_switch(pdu),
         NgapPduKind::Initiating_HandoverPreparation => return handover_required(pdu),
         NgapPduKind::Successful_HandoverResourceAllocation => UeMessage::HandoverAcknowledge {

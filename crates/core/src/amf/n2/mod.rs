@@ -16,7 +16,7 @@ pub(crate) use extended_drx::{eutra_extended_drx, nr_extended_drx};
 pub(crate) use fault::has_fault_to_reject;
 pub use fault::{Fault, FaultDiagnostics, error_indication};
 pub use information::{InactiveAssistance, MobilityRestrictions, UeInformation};
-pub(crate) use information::{paging_capability, paging_drx};
+pub(crate) use information::{masked_imeisv, paging_capability, paging_drx};
 pub(crate) use ingress::is_for_ran;
 pub use ingress::{
     ErabModification, HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage, ue_ids, ue_message,

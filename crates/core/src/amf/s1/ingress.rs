@@ -123,7 +123,7 @@ fn read(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         S1apPduKind::Initiating_LocationReport => UeMessage::Location(location(pdu)),
         S1apPduKind::Initiating_LocationReportingFailureIndication => UeMessage::LocationReportingFailure,
         S1apPduKind::Successful_UEContextModification => UeMessage::ContextModificationResponse,
-        S1apPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure,
+        S1apPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure { cause: cause(pdu) },
         S1apPduKind::Initiating_SecondaryRATDataUsageReport => usage(pdu),
         S1apPduKind::Successful_E_RABModify => UeMessage::SessionModifyResponse {
             modified: erabs!(pdu, E_RABModifyListBearerModRes),

@@ -28,7 +28,7 @@ pub use send::{
 pub(crate) use fault::{from_message, has_fault_to_reject, unknown_procedure, wrong_direction};
 pub(crate) use restrictions::handover_restrictions;
 pub(crate) use send::{
-    ambr_to, capability_to, encode, erab_qos, extension, nr_capability, served_gummei, transport_address,
+    ambr_to, capability_to, encode, erab_qos, extension, masked_imeisv, nr_capability, served_gummei, transport_address,
 };
 
 use vireo_types::{EnbId, EnbKind, GnbId, NrCgi, Plmn, RanNodeId, Tac, Tai};

@@ -159,6 +159,9 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
         let id = SubscriberProfileIDforRFP(rfsp.get());
         ies.push(build_s1ap_ie!(InitialContextSetupRequest, SubscriberProfileIDforRFP(id))?);
     }
+    if let Some(imeisv) = setup.information.masked_imeisv.map(masked_imeisv) {
+        ies.push(build_s1ap_ie!(InitialContextSetupRequest, Masked_IMEISV(imeisv))?);
+    }
     if let Some(algorithms) = setup.nr_algorithms {
         ies.push(build_s1ap_ie!(InitialContextSetupRequest, NRUESecurityCapabilities(nr_capability(algorithms)))?);
     }
@@ -231,9 +234,11 @@ pub fn rfsp_modification_request(connection: &Connection, rfsp: NonZeroU16) -> V
     ))
 }
 
-/// Encodes LOCATION REPORTING CONTROL (9.1.15.1): report each other cell of the UE.
-pub fn location_reporting_control(connection: &Connection) -> Vec<u8> {
-    let kind = RequestType::new(EventType::change_of_serve_cell, ReportArea::ecgi, None);
+/// Encodes LOCATION REPORTING CONTROL (9.1.15.1): report the cell of the UE once, if `is_direct`,
+/// or each other cell.
+pub fn location_reporting_control(connection: &Connection, is_direct: bool) -> Vec<u8> {
+    let event = if is_direct { EventType::direct } else { EventType::change_of_serve_cell };
+    let kind = RequestType::new(event, ReportArea::ecgi, None);
     encode(build_s1ap!(
         InitiatingMessage,
         LocationReportingControl,
@@ -319,6 +324,11 @@ pub(crate) fn extension(
     value: &impl s1ap::aper::Encode,
 ) -> Result<ProtocolExtensionField<'static>, s1ap::Error> {
     Ok(ProtocolExtensionField::new(id, Criticality::ignore, encode_open_type(value)?))
+}
+
+/// Converts to Masked IMEISV (9.2.3.38).
+pub(crate) fn masked_imeisv(bits: u64) -> MaskedIMEISV {
+    MaskedIMEISV(Bits::low(bits, 64))
 }
 
 /// Converts to NR UE Security Capabilities (9.2.1.127).

@@ -52,7 +52,7 @@ fn pages_and_changes_equal_those_of_pycrate() {
     let rfsp = std::num::NonZeroU16::new(7).expect("a number");
     let change = s1::rfsp_modification_request(&connection(), rfsp);
     assert_eq!(hex::encode(change), hex::encode(golden("UEContextModificationRequest-rfsp")));
-    let control = s1::location_reporting_control(&connection());
+    let control = s1::location_reporting_control(&connection(), false);
     assert_eq!(hex::encode(control), hex::encode(golden("LocationReportingControl")));
     let qos = [9, 9];
     let modify = s1::session_modify_request(&connection(), 5, (ambr, Some(NAS.to_vec())), &qos);

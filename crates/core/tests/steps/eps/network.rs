@@ -541,7 +541,7 @@ impl Network {
                 let identity = NasMobileIdentity::from_imsi(IMSI).expect("an IMSI");
                 self.uplink(emm(NasIdentityResponse::new(identity)).encode().expect("it encodes"));
             }
-            NasEmmMessage::AuthenticationRequest(request) => self.authenticate(&request),
+            NasEmmMessage::AuthenticationRequest(request) => self.authenticate(&request, header != 0),
             NasEmmMessage::SecurityModeCommand(command) => {
                 let replayed = &command.replayed_ue_security_capabilities.value;
                 assert_eq!(replayed[..2], CAPABILITY, "no bidding down");
@@ -571,7 +571,8 @@ impl Network {
         }
     }
 
-    fn authenticate(&mut self, request: &NasAuthenticationRequest) {
+    /// Answers a challenge, under the keys in use if it was protected.
+    fn authenticate(&mut self, request: &NasAuthenticationRequest, is_protected: bool) {
         let rand = *<&[u8; 16]>::try_from(&request.authentication_parameter_rand.value[..]).expect("16 octets");
         let autn = *<&[u8; 16]>::try_from(&request.authentication_parameter_autn.value[..]).expect("16 octets");
         let (milenage, autn) = (milenage(), Autn::new(&autn));
@@ -591,11 +592,17 @@ impl Network {
         let kasme = derive_kasme(usim.ck(), usim.ik(), network, &autn);
         self.ue.kasme = *kasme.as_octets();
         let (eia, eea) = (IntegrityAlgorithm::EIA2, CipheringAlgorithm::EEA2);
-        self.ue.key_set = request.nas_key_set_identifier_asme.value & 7;
-        self.ue.keys = Some(NasSecurityContext::from_fresh_kasme(&kasme, eia, eea).expect("keys"));
         let res = if self.ue.wrong_key { [0; 8] } else { *usim.res().as_octets() };
         let res = NasAuthenticationResponseParameter::from_res(&res).expect("8 octets");
-        self.uplink(emm(NasAuthenticationResponse::new(res)).encode().expect("it encodes"));
+        let response = emm(NasAuthenticationResponse::new(res));
+        let header = NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered;
+        let response = match self.ue.keys.as_mut().filter(|_| is_protected) {
+            Some(keys) => keys.protect(&response, header, Direction::Uplink).expect("it encodes"),
+            None => response.encode().expect("it encodes"),
+        };
+        self.ue.key_set = request.nas_key_set_identifier_asme.value & 7;
+        self.ue.keys = Some(NasSecurityContext::from_fresh_kasme(&kasme, eia, eea).expect("keys"));
+        self.uplink(response);
     }
 
     fn attached(&mut self, accept: &NasAttachAccept) {

@@ -357,13 +357,13 @@ pub(super) fn capability_of_both((mme, enb): (u32, u32), eutra: &[u8], nr: &[u8]
 }
 
 /// Returns UE CONTEXT MODIFICATION FAILURE.
-pub(super) fn modification_failure((mme, enb): (u32, u32)) -> Vec<u8> {
+pub(super) fn modification_failure((mme, enb): (u32, u32), cause: CauseRadioNetwork) -> Vec<u8> {
     encoded(build_s1ap!(
         UnsuccessfulOutcome,
         UEContextModification,
         UEContextModificationFailure,
         MME_UE_S1AP_ID(mme),
         eNB_UE_S1AP_ID(enb),
-        Cause(Cause::radioNetwork(CauseRadioNetwork::unspecified)),
+        Cause(Cause::radioNetwork(cause)),
     ))
 }

@@ -6,7 +6,7 @@ use vireo_core::step::Note;
 use vireo_core::subscription::Ambr;
 use vireo_types::Duration;
 use vireo_wire::nas_eps::*;
-use vireo_wire::s1ap::{RecommendedCellItem, S1AP_PDU, S1APPDU, S1apPduKind, decode_open_type, ie};
+use vireo_wire::s1ap::{CauseRadioNetwork, RecommendedCellItem, S1AP_PDU, S1APPDU, S1apPduKind, decode_open_type, ie};
 
 /// CONTROL PLANE SERVICE REQUEST, mobile originating.
 const CONTROL_PLANE: [u8; 3] = [0x07, 0x4d, 0x00];
@@ -159,7 +159,7 @@ fn ue_ambr_follows_bearers() {
     let change = sent(&network, S1apPduKind::Initiating_UEContextModification).expect("a change");
     assert_eq!(ambr(&change), Some((30_000_000, 5_000_000)));
     // The UE stays connected if the eNB does not apply it.
-    network.take_from_enb(&pdus::modification_failure(ids));
+    network.take_from_enb(&pdus::modification_failure(ids, CauseRadioNetwork::unspecified));
     assert!(network.notes.contains(&Note::fault("context-modification-failure")));
     assert!(network.context().is_some_and(|c| c.is_registered() && c.connection.is_some()));
 }

@@ -460,17 +460,17 @@ impl Lab {
                     self.ue.receive(&self.profile, &inbox.nas[range.clone()], &mut out);
                     self.uplink(out);
                 }
-                gnb::Event::ContextSetup { key, .. } => {
-                    let mut out = UeOutput::default();
-                    self.ue.check_access_key(key, &mut out);
-                    self.uplink(out);
-                }
                 // Ignores the release of an earlier connection of the UE.
                 gnb::Event::Released { .. }
                     if n == self.at && self.ran.is_none_or(|ran| self.gnbs[n].owner(ran).is_none()) =>
                 {
                     self.ran = None;
                     self.ue.connection_released();
+                }
+                gnb::Event::PathSwitched { key, renewed: true, .. } | gnb::Event::ContextSetup { key, .. } => {
+                    let mut out = UeOutput::default();
+                    self.ue.check_access_key(key, &mut out);
+                    self.uplink(out);
                 }
                 gnb::Event::PathSwitched { key, chaining, .. }
                 | gnb::Event::HandoverPrepared { key, chaining, mapped: false, .. } => {

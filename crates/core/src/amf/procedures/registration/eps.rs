@@ -219,7 +219,7 @@ impl GrantedPowerSaving {
             t3412: periodic
                 .and_then(|seconds| timer_3(seconds.into()))
                 .map(|octet| NasT3412ExtendedValue::new(vec![octet])),
-            extended_drx: paging.extended_drx.map(|drx| NasExtendedDrxParameters::new(vec![drx.octet()])),
+            extended_drx: paging.extended_drx.map(|drx| NasExtendedDrxParameters::new(drx.octets())),
         }
     }
 }
