@@ -159,8 +159,8 @@ def mme_messages():
                        APN=b"\x08internet", PDNAddr=bytes([1, 10, 46, 0, 2]))
     areas = bytes([1]) + PLMN + bytes([0, 1, 0, 2])
     saving = {"T3402": b"\x3e", "T3412Ext": b"\x0c", "T3324": b"\x05", "ExtDRXParam": b"\x35"}
-    support = {"EPSNetFeat": b"\x00"}
-    restricted = {"EPSNetFeat": b"\x00\x20"}
+    support = {"EPSNetFeat": b"\x00\x08"}
+    restricted = {"EPSNetFeat": b"\x00\x28"}
     dummy = message(ESM.ESMDummyMessage).to_bytes()
     over_nas = message(ESM.ESMActDefaultEPSBearerCtxtRequest, ebi=5, pti=1, EPSQoS=b"\x09", APN=b"\x08internet",
                        PDNAddr=bytes([1, 10, 46, 0, 2]), CPOnlyInd=1)
@@ -181,13 +181,18 @@ def mme_messages():
             ESM.ESMActDefaultEPSBearerCtxtRequest, ebi=5, pti=1, EPSQoS=b"\x09", APN=b"\x08internet",
             PDNAddr=bytes([1, 10, 46, 0, 2]), APN_AMBR=bytes.fromhex("fefefaeefe03"),
             ExtAPN_AMBR=bytes.fromhex("0361a80300fa")),
+        # DNS server 8.8.8.8, MTU of 1,400 octets.
+        "ActivateDefaultEPSBearerContextRequest-extended-options": message(
+            ESM.ESMActDefaultEPSBearerCtxtRequest, ebi=5, pti=1, EPSQoS=b"\x09", APN=b"\x08internet",
+            PDNAddr=bytes([1, 10, 46, 0, 2]), ExtProtConfig=bytes.fromhex("80000d04080808080010020578")),
         # QCI 7, 30 Mbit/s and 10 Mbit/s.
         "ModifyEPSBearerContextRequest": message(
             ESM.ESMModifyEPSBearerCtxtRequest, ebi=5, pti=0, EPSQoS=b"\x07", APN_AMBR=bytes.fromhex("fefe580e")),
         **ciot_requests(),
-        "AttachAccept-without-pdn": message(EMM.EMMAttachAccept, **accepted, ESMContainer=dummy, EPSNetFeat=b"\x40"),
+        "AttachAccept-without-pdn": message(EMM.EMMAttachAccept, **accepted, ESMContainer=dummy,
+                                            EPSNetFeat=b"\x40\x08"),
         "AttachAccept-over-nas": message(EMM.EMMAttachAccept, **accepted, ESMContainer=over_nas.to_bytes(),
-                                         EPSNetFeat=b"\x80"),
+                                         EPSNetFeat=b"\x80\x08"),
         "ServiceAccept": message(EMM.EMMServiceAccept),
         "ServiceAccept-status": message(EMM.EMMServiceAccept, EPSBearerCtxtStat=b"\x20\x00"),
         "AttachAccept-power-saving": message(

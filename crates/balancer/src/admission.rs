@@ -3,6 +3,10 @@
 //! Criteria are the peer's address, its number of associations, and a deadline for NG Setup or S1
 //! Setup. The addresses of an IPv6 network of 64 bits count as one. The module does no I/O: the
 //! caller supplies time and addresses.
+//!
+//! When there is the maximum number of associations, a new one of a machine with few displaces one
+//! of the machine with the most. So no machine keeps RAN nodes of others away, also not by
+//! associations with completed NG Setup.
 
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
@@ -26,6 +30,11 @@ const S1AP: Answers = Answers { makes_node: [[0x20, 17], [0x20, 29]], setup_fail
 /// Longest Time to Wait (TS 38.413 9.3.1.56). After it, a node may retry NG Setup on the same
 /// association.
 const TIME_TO_WAIT: Duration = Duration::from_secs(60);
+/// Maximum number of associations of N2 and S1 together.
+const MAX_ASSOCIATIONS: usize = 8192;
+/// Maximum number of associations of an endpoint of N2 or S1: more than a balancer permits, because
+/// the balancer decides about new ones.
+pub const ENDPOINT_ASSOCIATIONS: usize = MAX_ASSOCIATIONS + 1024;
 /// Interval of the check for overdue associations.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -42,12 +51,16 @@ struct PendingSetup {
 pub(super) struct Admission {
     allow: Vec<Allow>,
     per_address: usize,
+    /// Maximum number of associations.
+    pub(super) total: usize,
     /// Maximum time without NG Setup; `None` = unlimited.
     within: Option<Duration>,
     peers: FxHashMap<AssocId, IpAddr>,
     /// Number of associations by [`machine_address`].
     machines: FxHashMap<IpAddr, usize>,
     waiting: FxHashMap<AssocId, PendingSetup>,
+    /// Associations that make room for others, and their peers. They are to be aborted.
+    displaced: Vec<(AssocId, IpAddr)>,
     checked_at: Instant,
 }
 
@@ -57,10 +70,12 @@ impl Default for Admission {
         Admission {
             allow: Vec::new(),
             per_address: usize::MAX,
+            total: usize::MAX,
             within: None,
             peers: FxHashMap::default(),
             machines: FxHashMap::default(),
             waiting: FxHashMap::default(),
+            displaced: Vec::new(),
             checked_at: Instant::default(),
         }
     }
@@ -71,6 +86,7 @@ impl Admission {
     pub(super) fn limit(&mut self, config: &N2Config) {
         self.allow = config.allow.clone();
         self.per_address = config.associations_per_address as usize;
+        self.total = MAX_ASSOCIATIONS;
         self.within = Some(config.setup_within.into());
     }
 
@@ -93,10 +109,36 @@ impl Admission {
         if self.machines.get(&machine).is_some_and(|count| *count >= self.per_address) {
             return Err(Refusal::Associations);
         }
+        if self.peers.len() >= self.total {
+            self.displace_for(machine)?;
+        }
         *self.machines.entry(machine).or_default() += 1;
         self.peers.insert(assoc, peer);
         self.start_deadline(assoc, now);
         Ok(())
+    }
+
+    /// Removes an association to make room for one of a machine: of the machine with the most, one
+    /// without NG Setup if there is any, and the newest of these.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no machine would still have as many as this one has then.
+    fn displace_for(&mut self, machine: IpAddr) -> Result<(), Refusal> {
+        let own = self.machines.get(&machine).copied().unwrap_or_default();
+        let most = self.machines.iter().max_by_key(|(address, count)| (**count, **address));
+        let most = most.filter(|(_, count)| **count >= own + 2).map(|(address, _)| *address);
+        let its = self.peers.iter().filter(|(_, peer)| most == Some(machine_address(**peer)));
+        let displaced = its.max_by_key(|(assoc, _)| (self.waiting.contains_key(*assoc), **assoc));
+        let (assoc, peer) = displaced.map(|(assoc, peer)| (*assoc, *peer)).ok_or(Refusal::Full)?;
+        self.down(assoc);
+        self.displaced.push((assoc, peer));
+        Ok(())
+    }
+
+    /// Returns the associations that make room for others, once each, with their peers.
+    pub(super) fn take_displaced(&mut self) -> Vec<(AssocId, IpAddr)> {
+        std::mem::take(&mut self.displaced)
     }
 
     /// Registers an association of the predecessor process after a hot restart.
@@ -149,8 +191,12 @@ impl Admission {
         }
     }
 
-    /// Returns the earliest time of the next [`Admission::overdue`] with a result.
+    /// Returns the earliest time of the next [`Admission::overdue`] or
+    /// [`Admission::take_displaced`] with a result.
     pub(super) fn due(&self) -> Option<Instant> {
+        if !self.displaced.is_empty() {
+            return Some(self.checked_at);
+        }
         (!self.waiting.is_empty()).then(|| self.checked_at + CHECK_INTERVAL)
     }
 
@@ -220,6 +266,32 @@ mod tests {
         assert_eq!(admission.up(AssocId(5), ip("2001:db8::5"), now), Ok(()));
         [0, 2, 4, 5].into_iter().for_each(|assoc| admission.down(AssocId(assoc)));
         assert!(admission.machines.is_empty());
+    }
+
+    #[test]
+    fn machine_with_most_makes_room() {
+        let within = Some(Duration::from_secs(10));
+        let mut admission = Admission { total: 6, within, ..Admission::default() };
+        let one = ["10.0.0.1", "10.0.0.2", "10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2"];
+        for (assoc, peer) in (0..).map(AssocId).zip(one) {
+            admission.up(assoc, ip(peer), at(0)).expect("there is room");
+            if assoc != AssocId(2) {
+                admission.on_sent(assoc, &RESPONSE, at(0));
+            }
+        }
+        let mut up = |assoc, peer: &str| {
+            let result = admission.up(AssocId(assoc), ip(peer), at(1));
+            (result, admission.take_displaced())
+        };
+        let displaces = |assoc, peer: &str| (Ok::<(), Refusal>(()), vec![(AssocId(assoc), ip(peer))]);
+        assert_eq!(up(6, "10.0.0.3"), displaces(2, "10.0.0.1"), "without NG Setup");
+        assert_eq!(up(7, "10.0.0.3"), displaces(4, "10.0.0.1"), "the newest");
+        // Each machine has two.
+        assert_eq!(up(8, "10.0.0.1"), (Err(Refusal::Full), vec![]));
+        assert_eq!(up(9, "10.0.0.3"), (Err(Refusal::Full), vec![]));
+        assert_eq!(up(10, "10.0.0.4"), displaces(7, "10.0.0.3"));
+        assert_eq!(up(11, "10.0.0.5"), displaces(5, "10.0.0.2"));
+        assert_eq!((admission.peers.len(), admission.machines.len()), (6, 5));
     }
 
     #[test]

@@ -309,13 +309,14 @@ impl Balancer {
         }
     }
 
-    /// Aborts associations whose NG Setup is overdue.
+    /// Aborts associations whose NG Setup is overdue, and those that make room for other machines.
     fn abort_overdue(&mut self) {
         if self.admission.due().is_none() {
             return;
         }
-        for (assoc, peer) in self.admission.overdue(clock()) {
-            let reason = Refusal::NoSetup;
+        let overdue = self.admission.overdue(clock()).into_iter().map(|ended| (ended, Refusal::NoSetup));
+        let displaced = self.admission.take_displaced().into_iter().map(|ended| (ended, Refusal::Full));
+        for ((assoc, peer), reason) in overdue.chain(displaced) {
             self.metrics.n2_refused(reason);
             tracing::warn!(%peer, assoc = self.assoc_ids.to_cluster(assoc).0, reason = reason.label(), "association ended");
             self.endpoint.abort(assoc);
@@ -595,7 +596,7 @@ impl Balancer {
     }
 
     fn release_deferred(&mut self) {
-        let Hosts::Local(input_sender) = &self.hosts else { return };
+        let (Hosts::Local(input_sender) | Hosts::OnThread { input_sender, .. }) = &self.hosts else { return };
         while let Some(input) = self.deferred.pop_front() {
             if let Err(input) = put(input_sender, input) {
                 self.deferred.push_front(input);
@@ -710,7 +711,9 @@ impl Balancer {
                 }
             }
         }
-        if association.queue(stream, pdu) {
+        if association.refuses(assoc, &pdu) {
+            self.refuse_relayed(assoc, &pdu);
+        } else if association.queue(stream, pdu) {
             self.limit_unsent(assoc);
         }
     }

@@ -14,6 +14,7 @@ mod fleet;
 pub mod hot_restart;
 mod ppid;
 
+pub use admission::ENDPOINT_ASSOCIATIONS;
 pub use balancer::{Balancer, BalancerParts, StopHandle};
 pub use fleet::{Fleet, FleetConfig, FleetStatus, FleetView};
 pub use ppid::{PPID_NGAP, PPID_S1AP};

@@ -63,6 +63,12 @@ pub enum Input {
         /// Receives true if the host has the UE.
         reply: Sender<bool>,
     },
+    /// Operator command: request the cell of a UE from its RAN node.
+    Locate {
+        supi: Supi,
+        /// Receives true if the host has the UE.
+        reply: Sender<bool>,
+    },
     /// SBA mode: an event of an SMF.
     Smf(SmfEvent),
     /// An event of a worker process.

@@ -14,6 +14,11 @@ use vireo_upf::UpfConfig;
 
 /// Upper bound of entries in a list.
 pub(super) const ENTRIES: usize = 256;
+/// Loopback networks.
+const LOOPBACK: [Network; 2] = [
+    Network { address: IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), length: 8 },
+    Network { address: IpAddr::V6(Ipv6Addr::LOCALHOST), length: 128 },
+];
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -76,9 +81,16 @@ pub(super) fn complete(file: &File, ran_interfaces: &[IpAddr], upf: &mut UpfConf
         problems.check(!twice, "upf.reachable", "an address that is not in upf.protect is allowed");
     }
     // The UPF protects the addresses of its own machine without a rule.
-    let elsewhere = core.into_iter().filter(|address| !address.is_loopback() && !address.is_unspecified());
-    let protected = protected.into_iter().chain(elsewhere.map(single)).collect();
-    upf.access = Access { protected, reachable, ran, tunnel_ends };
+    let elsewhere: Vec<IpAddr> =
+        core.into_iter().filter(|address| !address.is_loopback() && !address.is_unspecified()).collect();
+    let protected = protected.into_iter().chain(elsewhere.iter().copied().map(single)).collect();
+    // N3 of another UPF may have its address of N4, and tunnels lead there.
+    let is_upf = |address: &IpAddr| file.external_upf.iter().any(|upf| upf.n4.ip() == *address);
+    let mut core: Vec<Network> = elsewhere.into_iter().filter(|address| !is_upf(address)).map(single).collect();
+    if !upf.has_n3_on_loopback() {
+        core.extend(LOOPBACK);
+    }
+    upf.access = Access { protected, reachable, ran, tunnel_ends, core };
     upf.own_peer_only = file.upf.bind_peers;
     let dnns = file.dnns();
     for pool in &mut upf.pools {
@@ -156,13 +168,23 @@ mod tests {
             upf.protect = ["192.168.0.0/16", "2001:db8:66::/48", "203.0.113.9"]
             api.listen = "198.51.100.4:9090"
             cluster.controller = "198.51.100.5:7000"
+            external-upf = [{ name = "edge", n4 = "198.51.100.9:8805" }]
             "#);
         let core = ["198.51.100.1", "198.51.100.2", "198.51.100.3", "2001:db8:3::3", "198.51.100.4", "198.51.100.5"];
         for address in core.into_iter().chain(["192.168.7.7", "2001:db8:66:1::1", "203.0.113.9"]) {
             assert!(protects(&upf, address), "{address}");
         }
+        let is_core = |address: &str| {
+            let address = address.parse().expect("an address");
+            upf.access.core.iter().any(|network| network.contains(address))
+        };
+        let mut internal = core.into_iter().chain(["127.0.0.1", "::1"]);
+        assert!(internal.all(is_core), "no tunnel leads there: {:?}", upf.access.core);
+        assert!(protects(&upf, "198.51.100.9") && !is_core("198.51.100.9"), "tunnels may lead to another UPF");
         assert!(!protects(&upf, "198.51.100.6") && !upf.own_peer_only);
         assert!(upf.access.ran.is_empty() && upf.pools.iter().all(|pool| !pool.isolated));
+        let local = load("upf.n3 = [\"127.0.0.8\"]").expect("it is right").upf.expect("a UPF");
+        assert!(local.access.core.is_empty(), "RAN nodes are on loopback: {:?}", local.access.core);
     }
 
     #[test]

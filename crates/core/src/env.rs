@@ -49,7 +49,7 @@ pub trait RanNodes {
     /// not known.
     fn slices(&self, node: AssocId, tai: Tai) -> Option<Vec<Snssai>>;
 
-    /// Returns true if a RAN node of 5GS in the tracking area does not support one of the slices.
+    /// Returns true if most RAN nodes of 5GS in the tracking area lack one of the slices there.
     fn misses(&self, tai: Tai, slices: &[Snssai]) -> bool;
 
     /// Returns true if the RAN node is an ng-eNB, whose UEs use E-UTRA.

@@ -257,7 +257,7 @@ fn path_switch_messages(goldens: &Goldens) {
         target.sends(&["PathSwitchRequest"], |enb, out| enb.path_switch(context, |_| true, out))
     };
     assert_eq!(arrive(), FIRST);
-    let switched = [Event::PathSwitched { owner: 7, key: KEY, chaining: 2 }];
+    let switched = [Event::PathSwitched { owner: 7, key: KEY, chaining: 2, renewed: false }];
     assert_eq!(target.receives("PathSwitchRequestAcknowledge", &[]), switched);
     assert_eq!(target.receives("PathSwitchRequestAcknowledge-moved", &[]), switched);
     let tunnel = target.enb.tunnels(FIRST)[0];

@@ -10,7 +10,7 @@ use std::time::Duration;
 use vireo_amf::{Host, HostBuilder, HostConfig, HostError, RegionUsage};
 use vireo_api::Management;
 use vireo_balancer::hot_restart::HotRestartError;
-use vireo_balancer::{Balancer, BalancerParts, StopHandle};
+use vireo_balancer::{Balancer, BalancerParts, ENDPOINT_ASSOCIATIONS, StopHandle};
 use vireo_cluster::replicator::ReplicatorStatus;
 use vireo_cluster::{HostSender, HostWaker, Input};
 use vireo_core::config::CoreConfig;
@@ -313,6 +313,7 @@ fn sctp(n2: &N2Config) -> vireo_sctp::Config {
         listen: true,
         udp_local_port: n2.udp_port,
         udp_remote_port: n2.udp_peer_port,
+        max_associations: ENDPOINT_ASSOCIATIONS,
         ..vireo_sctp::Config::default()
     }
 }
@@ -409,5 +410,9 @@ impl StatusSource for ControlStatus {
             Some(false) => Err(RelocateError::NoUe),
             None => Err(RelocateError::Busy),
         }
+    }
+
+    fn locate(&self, supi: Supi) -> Option<bool> {
+        self.order(|reply| Input::Locate { supi, reply })
     }
 }

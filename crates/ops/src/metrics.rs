@@ -711,7 +711,7 @@ fn describe(recorder: &PrometheusRecorder) {
         ("vireo_limits_reached_total", "Limits reached: contexts, half-open registrations, mailboxes."),
         (
             "vireo_n2_refused_total",
-            "Associations, NG Setups, further associations and path switches refused on N2, by reason.",
+            "Associations, NG Setups, bindings, path switches and service requests refused on N2, by reason.",
         ),
         ("vireo_ngap_messages_total", "NGAP messages, by direction."),
         ("vireo_effects_deduplicated_total", "Effects not sent, because a dead host or the next owner had sent them."),

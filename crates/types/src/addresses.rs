@@ -119,6 +119,19 @@ pub fn is_inside(address: IpAddr) -> bool {
     }
 }
 
+/// Returns true if a node on another link can have the address. "This network", link-local,
+/// multicast, reserved and broadcast addresses belong to none (RFC 6890), and IPv4-mapped ones are
+/// not sent (RFC 4291 2.5.5.2). Loopback addresses count: a node may be on the same machine.
+pub fn is_unicast(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => !matches!(v4.octets(), [0 | 224.., ..]) && !v4.is_link_local(),
+        IpAddr::V6(v6) => {
+            let is_local = v6.is_unicast_link_local() || v6.is_unspecified();
+            !is_local && !v6.is_multicast() && v6.to_ipv4_mapped().is_none()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +161,17 @@ mod tests {
     fn private_addresses_are_inside() {
         for (text, inside) in [("127.0.0.8", true), ("10.1.2.3", true), ("fd00::1", true), ("192.0.2.1", false)] {
             assert_eq!(is_inside(text.parse().expect("an address")), inside, "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_no_node_are_not_unicast() {
+        for text in ["192.0.2.1", "127.0.0.8", "223.255.255.255", "2001:db8::1", "fd00::1", "::1"] {
+            assert!(is_unicast(text.parse().expect("an address")), "{text}");
+        }
+        let none = ["0.0.0.0", "0.1.2.3", "169.254.169.254", "224.0.0.1", "240.0.0.1", "255.255.255.255"];
+        for text in none.into_iter().chain(["::", "fe80::1", "ff05::2", "::ffff:192.0.2.1", "::ffff:127.0.0.1"]) {
+            assert!(!is_unicast(text.parse().expect("an address")), "{text}");
         }
     }
 }

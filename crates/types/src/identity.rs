@@ -122,6 +122,19 @@ impl fmt::Debug for Supi {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pei(pub u64);
 
+impl Pei {
+    /// Returns the Masked IMEISV (TS 38.413 9.3.1.54, TS 36.413 9.2.3.38): 4 bits for each digit,
+    /// and the last 4 digits of the serial number set to 1.
+    pub const fn masked(self) -> u64 {
+        let (mut rest, mut bits, mut digit) = (self.0, 0, 0);
+        while digit < 16 {
+            bits |= (rest % 10) << (4 * digit);
+            (rest, digit) = (rest / 10, digit + 1);
+        }
+        bits | 0x00ff_ff00
+    }
+}
+
 impl fmt::Debug for Pei {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "imeisv-{:08}********", self.0 / 100_000_000)
@@ -185,6 +198,13 @@ mod tests {
     fn guami_maps_to_group_and_code() {
         let guami = Guami { plmn: "99970".parse().expect("a PLMN"), region: 0x02, set: 0x2a7, pointer: 0x15 };
         assert_eq!(guami.mme(), (0x02a9, 0xd5));
+    }
+
+    /// TAC 35123456, SNR 789012, SVN 34.
+    #[test]
+    fn masked_imeisv_shows_model_alone() {
+        assert_eq!(Pei(3_512_345_678_901_234).masked(), 0x3512_3456_78ff_ff34);
+        assert_eq!(Pei(34).masked(), 0x00ff_ff34);
     }
 
     #[test]

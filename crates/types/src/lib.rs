@@ -16,7 +16,7 @@ mod network;
 mod ran_node;
 mod time;
 
-pub use addresses::{Network, NetworkError, is_inside};
+pub use addresses::{Network, NetworkError, is_inside, is_unicast};
 pub use deregistration::{DeregistrationCause, DeregistrationCauseError};
 pub use device_limit::DeviceLimit;
 pub use displacement::{machine_address, to_displace};

@@ -159,6 +159,17 @@ impl UpfConfig {
         self.n3.iter().copied().chain(self.modules().iter().map(|module| module.n3)).collect()
     }
 
+    /// Returns true if RAN nodes of other machines reach N3, and may name any address as the end of
+    /// a tunnel.
+    pub fn accepts_any_tunnel_end(&self) -> bool {
+        self.access.tunnel_ends.is_empty() && !self.n3_addresses().iter().all(IpAddr::is_loopback)
+    }
+
+    /// Returns true if N3 has a loopback address, so that RAN nodes are on this machine.
+    pub fn has_n3_on_loopback(&self) -> bool {
+        self.n3_addresses().iter().any(IpAddr::is_loopback)
+    }
+
     /// Returns the N3 addresses for F-TEIDs, IPv4 and IPv6: one element for each module, or one for
     /// all sessions.
     pub(crate) fn n3_endpoints(&self) -> Vec<N3> {

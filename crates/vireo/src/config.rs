@@ -7,6 +7,10 @@ use vireo_config::{Config, Failure, shown};
 /// Every key with its default and explanation.
 const REFERENCE: &str = include_str!("../../../examples/reference.toml");
 
+/// Notice about a UPF whose tunnels RAN nodes may direct anywhere.
+const OPEN_TUNNEL_ENDS: &str = "notice: upf.tunnel-ends: empty, so that RAN nodes may name any address as the end of a \
+     tunnel; list the networks of RAN nodes and other UPFs";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Read the configuration from FILE [default: vireo.toml, if present]
@@ -49,7 +53,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let path = args.config.as_deref();
     match args.command {
         Command::Check { role } => {
-            check(Config::load(path)?, role)?;
+            let config = Config::load(path)?;
+            let starts_upf = role.is_none_or(|role| matches!(role, Role::Run | Role::Balancer | Role::Upf));
+            let is_open = starts_upf && config.upf.as_ref().is_some_and(|upf| upf.accepts_any_tunnel_end());
+            check(config, role)?;
+            if is_open {
+                eprintln!("{OPEN_TUNNEL_ENDS}");
+            }
             println!("the configuration is right");
         }
         Command::Show => {

@@ -37,7 +37,7 @@ enum Command {
 enum RoleArg {
     /// See everything but keys and whole SUPIs
     Read,
-    /// See SUPIs, deregister and relocate UEs, drain hosts
+    /// See SUPIs and cells, control UEs, drain hosts
     Operate,
     /// Change subscribers and the configuration
     Admin,

@@ -77,3 +77,23 @@ fn no_configuration_makes_the_reader_panic() {
     }
     assert!(refused > FILES / 4 && refused < FILES, "{refused} of {FILES} files were refused");
 }
+
+#[test]
+fn check_names_open_tunnel_ends() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("vireo.toml");
+    let open = "[upf]\nn3 = [\"192.0.2.1\"]\n";
+    let cases = [
+        (String::new(), false),
+        (open.to_owned(), true),
+        (format!("{open}tunnel-ends = [\"198.51.100.0/24\"]\n"), false),
+    ];
+    for (text, is_open) in cases {
+        std::fs::write(&file, &text).expect("a file");
+        let check = Command::new(env!("CARGO_BIN_EXE_vireo")).args(["config", "check", "--config"]).arg(&file).output();
+        let check = check.expect("vireo runs");
+        let errors = String::from_utf8_lossy(&check.stderr);
+        assert!(check.status.success(), "{text}: {errors}");
+        assert_eq!(errors.contains("upf.tunnel-ends"), is_open, "{text}: {errors}");
+    }
+}

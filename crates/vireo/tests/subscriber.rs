@@ -310,6 +310,17 @@ fn home_network_key_is_valid_configuration() {
         let text = lab.run_ok(&["hn-key", "--profile", profile, "--id", "7"]);
         lab.write("vireo.toml", &text);
         assert!(!lab.run_ok(&["add", "--replace", "--imsi", "999700000000001", "--k", K, "--opc", OPC]).is_empty());
+        // The public key, and for Profile B its uncompressed form.
+        let is_key = |text: &&str| text.bytes().all(|octet| octet.is_ascii_hexdigit());
+        let keys: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# ")).filter(is_key).collect();
+        match keys[..] {
+            [key] => assert_eq!((profile, key.len()), ("A", 64)),
+            [key, point] => {
+                assert_eq!((profile, key.len(), point.len()), ("B", 66, 130));
+                assert_eq!((&point[..2], &point[2..66]), ("04", &key[2..]));
+            }
+            _ => panic!("{text}"),
+        }
     }
     lab.run_failing(2, &["hn-key", "--profile", "A", "--id", "255"]);
 }

@@ -213,9 +213,14 @@ impl Host {
     /// Redelivers an event that was posted to the wrong UE.
     fn redeliver(&mut self, octets: &[u8]) {
         let decoded = event_message::EventMessage::decode(octets);
+        let unproved = match decoded.as_ref().map(|decoded| &decoded.event) {
+            Some(EventMessage::Initial { assoc: node, created: None, pdu }) => Some((*node, *pdu)),
+            _ => None,
+        };
         if decoded.as_ref().is_some_and(|decoded| self.return_guest_event(decoded.input)) {
-            return;
+            return unproved.into_iter().for_each(|(node, pdu)| self.on_returned_initial(node, pdu));
         }
+        unproved.into_iter().for_each(|(node, pdu)| self.on_unproved_initial(node, pdu));
         (self.current.input, self.current.bucket) = (decoded.as_ref().map_or(0, |decoded| decoded.input), None);
         // Event messages name the RAN node.
         match decoded.map(|decoded| decoded.event) {

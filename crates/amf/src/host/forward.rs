@@ -138,7 +138,9 @@ impl Host {
     ) {
         self.forget_ran_id(node, ran_id);
         let known = tmsi.and_then(|tmsi| self.ues.region.lookup(Key::Tmsi, u64::from(tmsi.0)));
-        let Some(slot) = known else { return self.newcomer((assoc, node), pdu, view) };
+        let Some(slot) = known.filter(|_| !self.refuses_short_mac(node, pdu)) else {
+            return self.newcomer((assoc, node), pdu, view);
+        };
         if !self.admits_unproved(slot, node) {
             return self.drop_unproved(node);
         }

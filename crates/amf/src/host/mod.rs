@@ -44,6 +44,7 @@ mod ran_table;
 mod region_usage;
 mod reload;
 mod serving;
+mod short_mac;
 mod slo_tracker;
 mod stale;
 mod state;
@@ -461,6 +462,9 @@ impl Host {
             }
             Input::Relocate { supi, upf, reply } => {
                 self.order(supi, &Event::Relocate { upf }.into(), NfKind::Session, &reply);
+            }
+            Input::Locate { supi, reply } => {
+                self.order(supi, &Event::Locate.into(), NfKind::StateManagement, &reply);
             }
             Input::Smf(event) => self.on_smf_event(event),
             Input::DatabaseLoaded(loaded) => self.enter_stored(*loaded),

@@ -10,7 +10,7 @@
 
 mod limit;
 
-pub(super) use limit::PathSwitchLimit;
+pub(super) use limit::GuessLimit;
 
 use super::origin::origin;
 use super::state::Host;
@@ -64,11 +64,8 @@ impl Host {
     /// Counts a path switch that names no connection.
     fn on_failed_path_switch(&mut self, node: AssocId) {
         let begins = self.admission.path_switches.add_failure(origin(&self.nodes, node).address, clock());
-        if let Some(known) = self.nodes.get(node).filter(|_| begins) {
-            tracing::warn!(
-                assoc = node.0, peer = %known.peer, gnb = ?known.record.id, reason = Refusal::Guessing.label(),
-                "path switches refused: RAN node names unknown connections"
-            );
+        if begins {
+            self.warn_about_guesses(node, "PATH SWITCH REQUEST");
         }
     }
 

@@ -55,7 +55,9 @@ impl Host {
                     Some((MessageTarget::Connected { node, amf_id }, view)) => {
                         Some(amf_id.ltmsi()).filter(|ltmsi| !self.defers_path_switch(node, *ltmsi, (&view, pdu)))
                     }
-                    Some((MessageTarget::Initial { tmsi: Some(tmsi), .. }, view)) if self.admits(&view, true) => {
+                    Some((MessageTarget::Initial { node, tmsi: Some(tmsi), .. }, view))
+                        if self.admits(&view, true) && !self.defers_short_mac(node, pdu) =>
+                    {
                         self.replicator().and_then(|replicator| replicator.ltmsi_of(tmsi))
                     }
                     _ => None,

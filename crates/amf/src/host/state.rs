@@ -11,7 +11,7 @@ use super::input_queues::InputQueues;
 use super::keep::{Keep, Renewal, RestoringSessions};
 use super::nf_scaler::NfScaler;
 use super::overload::Overload;
-use super::path_switch::PathSwitchLimit;
+use super::path_switch::GuessLimit;
 use super::pools::{NfId, Pools};
 use super::ran_table::Nodes;
 use super::serving::Guests;
@@ -181,12 +181,14 @@ pub(super) struct CurrentInput {
     pub(super) delegated_commit: Option<DelegatedCommit>,
 }
 
-/// Admission of new procedures, new UEs, path switches and SUCIs.
+/// Admission of new procedures, new UEs, path switches, service requests of EPS and SUCIs.
 #[derive(Debug)]
 pub(super) struct Admission {
     pub(super) overload: Overload,
     pub(super) half_open: HalfOpen,
-    pub(super) path_switches: PathSwitchLimit,
+    pub(super) path_switches: GuessLimit,
+    /// SERVICE REQUESTs of EPS with a wrong MAC.
+    pub(super) short_macs: GuessLimit,
     /// SUCIs that wait for the subscriber service.
     pub(super) concealed: FairQueue<ConcealedRequest>,
 }
@@ -194,8 +196,9 @@ pub(super) struct Admission {
 impl Admission {
     pub(super) fn new(config: OverloadConfig) -> Self {
         let half_open = HalfOpen::new(config.half_open);
-        let (path_switches, concealed) = (PathSwitchLimit::default(), FairQueue::new());
-        Admission { overload: Overload::new(config), half_open, path_switches, concealed }
+        let (path_switches, short_macs) = (GuessLimit::default(), GuessLimit::default());
+        let concealed = FairQueue::new();
+        Admission { overload: Overload::new(config), half_open, path_switches, short_macs, concealed }
     }
 }
 

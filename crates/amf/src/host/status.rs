@@ -8,7 +8,7 @@ use super::ue_query::node_id;
 use crate::worker::region_layout;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use vireo_core::amf::context::{self, Procedure, UeContext};
+use vireo_core::amf::context::{self, Connection, Procedure, UeContext};
 use vireo_core::smf::{SessionState, SmContext};
 use vireo_ops::api::{
     Counts, GnbStatus, NfStatus, SessionStatus, SessionVolume, Status, StatusFilter, UeStatus, UpfStatus, WorkerStatus,
@@ -158,6 +158,7 @@ impl Host {
             rm: rm.into(),
             cm: if ue.connection.is_some() { "CONNECTED" } else { "IDLE" }.into(),
             tai: ue.connection.map(|c| format!("{}-{}", c.tai.plmn, c.tai.tac.0)).unwrap_or_default(),
+            cell: ue.connection.filter(|_| reveal).map(|c| cell_text(&c)),
             gnb: node.map(|r| r.name.clone()),
             ran_node: node.map(|r| format!("{}-{}", r.id.plmn(), r.id.value())),
             rat: if ue.dialect() == Dialect::Nr { "nr" } else { "eps" }.into(),
@@ -166,6 +167,13 @@ impl Host {
             sessions: sessions.collect(),
         }
     }
+}
+
+/// Returns PLMN and cell identity in hexadecimal: 36 bits in 5G, 28 bits in EPS (TS 23.003 19.6,
+/// 19.6A).
+fn cell_text(connection: &Connection) -> String {
+    let digits = if connection.assoc.dialect() == Dialect::Nr { 9 } else { 7 };
+    format!("{}-{:0digits$x}", connection.cell.plmn, connection.cell.cell)
 }
 
 /// Returns PLMN, AMF Identifier (TS 23.003 2.10.1; in EPS it maps to the MME's) and TMSI, the
@@ -197,5 +205,28 @@ fn gnb(node: &Node) -> GnbStatus {
         tacs,
         slices,
         ues: node.ues.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vireo_core::amf::context::RanContext;
+    use vireo_types::{AmfUeNgapId, AssocId, NrCgi, RanUeNgapId, Tac, Tai};
+
+    #[test]
+    fn cell_has_digits_of_its_system() {
+        let plmn = "99970".parse().expect("a PLMN");
+        for (dialect, expected) in [(Dialect::Nr, "99970-000abc001"), (Dialect::Eps, "99970-0abc001")] {
+            let connection = Connection {
+                assoc: AssocId(3).with_dialect(dialect),
+                ran_id: RanUeNgapId(1),
+                amf_id: AmfUeNgapId::from_raw(1).expect("40 bits"),
+                tai: Tai { plmn, tac: Tac(1) },
+                cell: NrCgi { plmn, cell: 0xab_c001 },
+                ran: RanContext::SetUp,
+            };
+            assert_eq!(cell_text(&connection), expected);
+        }
     }
 }

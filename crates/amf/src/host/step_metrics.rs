@@ -212,6 +212,68 @@ fn kind(word: &str) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+
+    /// Names of the fields of each line.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<Fields>>>);
+
+    #[derive(Default)]
+    struct Fields(Vec<&'static str>);
+
+    impl Visit for Fields {
+        fn record_debug(&mut self, field: &Field, _: &dyn std::fmt::Debug) {
+            self.0.push(field.name());
+        }
+    }
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, event: &tracing::Event<'_>) {
+            let mut fields = Fields::default();
+            event.record(&mut fields);
+            self.0.lock().expect("a lock").push(fields);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    /// AUTHENTICATION REJECT has no cause. A device is logged once in a minute.
+    #[test]
+    fn refusal_is_logged_with_cause_if_any() {
+        let refusal = |supi: &str, cause| {
+            let supi = Some(supi.parse().expect("a SUPI"));
+            let request = RefusedRequest { supi, procedure: Kind::Registration, cause, reason: "MAC failure".into() };
+            Note::Refused(Box::new(request))
+        };
+        let lines = Lines::default();
+        tracing::subscriber::with_default(lines.clone(), || {
+            let mut account = StepMetrics::new(Arc::new(Metrics::new()), &[]);
+            for (supi, cause) in [("999700000000001", 0), ("999700000000002", 3), ("999700000000001", 3)] {
+                account.note(&refusal(supi, cause), Instant(1), 0, "a UE");
+            }
+        });
+        let lines = lines.0.lock().expect("a lock");
+        let [without, with] = &lines[..] else { panic!("{} lines", lines.len()) };
+        let has = |fields: &Fields, names: &[&str]| names.iter().all(|name| fields.0.contains(name));
+        assert!(has(without, &["ue", "supi", "procedure", "reason"]) && !has(without, &["cause"]));
+        assert!(has(with, &["ue", "supi", "procedure", "reason", "cause"]));
+    }
 
     #[test]
     fn failures_count_by_cause_and_faults_by_kind() {

@@ -168,6 +168,7 @@ mod tests {
             Event::SmContextReleased { number: 5 },
             Event::SubscriberChanged { subscription: None, is_repeated: false },
             Event::SubscriberChanged { subscription: Some(Subscription::default()), is_repeated: true },
+            Event::Locate,
         ];
         for event in events {
             let text = format!("{event:?}");

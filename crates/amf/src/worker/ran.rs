@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vireo_core::RanNodes;
-use vireo_core::amf::ran::{RanNode, SupportedArea, slices_in};
+use vireo_core::amf::ran::{RanNode, SupportedArea, area_lacks, slices_in};
 use vireo_core::config::CoreConfig;
 use vireo_core::placement::ran_nodes::each_node_once;
 use vireo_store::region::Region;
@@ -138,11 +138,10 @@ impl RanNodes for RanNodeView {
     }
 
     fn misses(&self, tai: Tai, slices: &[Snssai]) -> bool {
-        let misses = |node: &PublishedNode| {
-            let supported = slices_in(&node.areas, tai).filter(|_| node.assoc.dialect() == Dialect::Nr);
-            supported.is_some_and(|supported| slices.iter().any(|snssai| !supported.contains(snssai)))
-        };
-        self.with(|nodes| nodes.iter().any(misses))
+        self.with(|nodes| {
+            let nodes = nodes.iter().filter(|node| node.assoc.dialect() == Dialect::Nr);
+            area_lacks(nodes.filter_map(|node| slices_in(&node.areas, tai)), slices)
+        })
     }
 
     fn is_ng_enb(&self, node: AssocId) -> bool {

@@ -203,6 +203,20 @@ fn failed_changes_are_audited_too() {
 }
 
 #[test]
+fn cell_is_requested_and_shown_by_role() {
+    let running = Running::start();
+    let ue = format!("/v1/ues/{SUPI}");
+    let locate = |role, supi: &str| running.request(Some(role), "POST", &format!("/v1/ues/{supi}/locate"), None).status;
+    assert_eq!((locate(Role::Operate, SUPI), locate(Role::Admin, "imsi-999700100000001")), (202, 404));
+    assert_eq!(*running.core.located.lock().unwrap(), [SUPI.parse::<vireo_types::Supi>().unwrap()]);
+    assert_eq!(running.get(Role::Admin, "/v1/audit").json()["items"][1]["action"], "ue.locate");
+    assert_eq!(running.get(Role::Operate, &ue).json()["cell"], "99970-000000001");
+    assert!(running.get(Role::Read, &ue).json()["cell"].is_null());
+    *running.core.is_silent.lock().unwrap() = true;
+    assert_eq!(locate(Role::Operate, SUPI), 503);
+}
+
+#[test]
 fn deregistration_accepts_permitted_causes() {
     let running = Running::start();
     let path = format!("/v1/ues/{SUPI}/deregister");
@@ -222,6 +236,9 @@ fn malformed_bodies_are_problems() {
     let send =
         |body: &str, header: &str| running.request_with(Some(Role::Admin), "POST", &path, Some(body), header).status;
     assert_eq!(send(r#"{"reregister": "yes"}"#, ""), 422);
+    let named = running.request(Some(Role::Admin), "POST", &path, Some(r#"{"cause": 256}"#)).json();
+    let detail = named["errors"][0]["detail"].as_str().unwrap();
+    assert!(detail.contains("cause") && detail.contains("256"), "{detail}");
     assert_eq!(send(r#"{"again": true}"#, ""), 422);
     assert_eq!(send("{", ""), 422);
     assert_eq!(send(&"[".repeat(100_000), ""), 422, "deep nesting does not exhaust the stack");

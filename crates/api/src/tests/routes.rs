@@ -45,6 +45,7 @@ const ROWS: &[Row] = &[
         status: 202,
         ..read("/v1/ues/{supi}/relocate", Role::Operate)
     },
+    Row { method: "POST", value: SUPI, status: 202, ..read("/v1/ues/{supi}/locate", Role::Operate) },
     read("/v1/sessions", Role::Read),
     read("/v1/ran-nodes", Role::Read),
     read("/v1/hosts", Role::Read),
@@ -165,6 +166,35 @@ fn unknown_paths_and_methods_are_problems() {
         let kind = answer.header("content-type");
         assert_eq!((answer.status, kind), (status, Some("application/problem+json")), "{method} {path}");
         assert_eq!(answer.json()["status"], status);
+        assert_eq!(answer.header("allow").is_some(), status == 405, "{method} {path}");
     }
     assert_eq!(running.request(None, "GET", "/v1/nothing", None).status, 401);
+    let head = running.request(Some(Role::Admin), "HEAD", "/v1/ues", None);
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+}
+
+/// A mistyped filter would make a list longer, and a mistyped dry run would import a file.
+#[test]
+fn unknown_query_parameters_are_refused() {
+    let running = Running::with(super::subscribers::with_one);
+    for (path, status) in [
+        ("/v1/ues?", 200),
+        ("/v1/ues?limit=1&state=connected", 200),
+        ("/v1/ues?limits=1", 400),
+        ("/v1/ues?limit=1&x", 400),
+        ("/v1/session?%20=", 400),
+        ("/v1/docs?x=1", 400),
+    ] {
+        let answer = running.get(Role::Admin, path);
+        assert_eq!(answer.status, status, "{path}: {}", answer.body);
+    }
+    let import = |query: &str| {
+        let path = format!("/v1/subscribers/import?{query}");
+        running.request(Some(Role::Admin), "POST", &path, Some("[]"))
+    };
+    let refused = import("dry-run=true");
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.contains("it has: dry_run, conflict"), "{}", refused.body);
+    assert_eq!(import("dry_run=true").status, 200);
+    assert_eq!(running.get(Role::Read, "/v1/audit?x=1").status, 403, "the role is checked first");
 }

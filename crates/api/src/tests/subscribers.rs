@@ -144,7 +144,27 @@ fn wrong_record_names_its_field() {
         let answer = running.request(Some(Role::Admin), "POST", "/v1/subscribers", Some(body));
         assert_eq!((answer.status, answer.json()["errors"][0]["pointer"].as_str()), (422, Some(pointer)), "{body}");
     }
+    // The schema refuses these, too.
+    for (name, value, pointer) in [
+        ("service_area", "{}", "/subscription/service_area"),
+        ("service_area", r#"{"allowed": [1], "not_allowed": [2]}"#, "/subscription/service_area"),
+        ("service_area", r#"{"allowed": []}"#, "/subscription"),
+        ("suspnded", "true", "/subscription"),
+        ("ambr", r#"{"uplink_bps": 4000000000001, "downlink_bps": 1}"#, "/subscription"),
+        ("suspended", "null", ""),
+    ] {
+        let mut record: serde_json::Value = serde_json::from_str(&record(999_700_000_000_005)).unwrap();
+        record["subscription"] = running.get(Role::Admin, PATH).json()["subscription"].clone();
+        record["subscription"][name] = serde_json::from_str(value).unwrap();
+        let answer = running.request(Some(Role::Admin), "POST", "/v1/subscribers", Some(&record.to_string()));
+        let found = (answer.status, answer.json()["errors"][0]["pointer"].clone());
+        assert_eq!(found, (422, pointer.into()), "{name}: {value}");
+    }
     let other = running.get(Role::Admin, PATH);
+    // A refused record is a failed change.
+    let log = running.get(Role::Admin, "/v1/audit").json();
+    let last = ["action", "result"].map(|key| log["items"][0][key].as_str().unwrap_or_default());
+    assert_eq!(last, ["subscriber.create", "failed"]);
     let header = format!("If-Match: {}\r\n", other.header("etag").unwrap());
     let moved = running.request_with(Some(Role::Admin), "PUT", PATH, Some(&record(999_700_000_000_009)), &header);
     assert_eq!(moved.status, 422, "the IMSI cannot be changed");

@@ -143,7 +143,7 @@ async fn balancers(
 /// The cluster migrates the UEs of the host to others, and the host leaves. Only the process with
 /// the controller takes the request.
 #[utoipa::path(post, path = "/v1/hosts/{id}/drain", tag = "cluster", security(("bearer" = ["operate"])),
-    params(("id" = u16, Path, description = "Number of the host")),
+    params(("id" = u16, Path, maximum = 65535, description = "Number of the host")),
     responses((status = 202, description = "The migration has begun"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "This process has no controller", body = Problem,
@@ -163,7 +163,7 @@ async fn drain(
 /// new UEs; if all hosts are cordoned, new UEs go to them all the same. Only the process with the
 /// controller takes the request.
 #[utoipa::path(post, path = "/v1/hosts/{id}/cordon", tag = "cluster", security(("bearer" = ["operate"])),
-    params(("id" = u16, Path, description = "Number of the host")),
+    params(("id" = u16, Path, maximum = 65535, description = "Number of the host")),
     responses((status = 202, description = "The host is cordoned"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "This process has no controller", body = Problem,
@@ -181,7 +181,7 @@ async fn cordon(
 ///
 /// The host gets its share of the buckets again.
 #[utoipa::path(post, path = "/v1/hosts/{id}/uncordon", tag = "cluster", security(("bearer" = ["operate"])),
-    params(("id" = u16, Path, description = "Number of the host")),
+    params(("id" = u16, Path, maximum = 65535, description = "Number of the host")),
     responses((status = 202, description = "The host is not cordoned any more"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "This process has no controller", body = Problem,

@@ -1,6 +1,7 @@
 //! Parameters and bodies of requests, with problem details for those that are wrong.
 
 use crate::problem::{FieldError, Problem};
+use axum::Json;
 use axum::body::to_bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
@@ -65,9 +66,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
         }
         let octets = body(request, BODY).await?;
-        serde_json::from_slice(&octets).map(Body).map_err(|error| {
-            let detail = error.to_string();
-            let errors = vec![FieldError { pointer: String::new(), detail }];
+        // Names the field, too.
+        Json::from_bytes(&octets).map(|Json(content)| Body(content)).map_err(|error| {
+            let errors = vec![FieldError { pointer: String::new(), detail: error.body_text() }];
             Problem::unprocessable("the body is not what the operation takes", errors)
         })
     }

@@ -1,8 +1,11 @@
-//! Enforcement of the roles that the OpenAPI document states.
+//! Enforcement of the roles and query parameters that the OpenAPI document states.
+//!
+//! An unknown query parameter is refused: without a mistyped filter, a list would be longer, and
+//! with a mistyped `dry_run`, a file would be imported.
 
 use crate::problem::Problem;
-use axum::extract::{MatchedPath, Request, State};
-use axum::http::{Method, StatusCode};
+use axum::extract::{MatchedPath, Query, Request, State};
+use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
@@ -11,9 +14,17 @@ use std::sync::Arc;
 use utoipa::openapi::OpenApi;
 use vireo_ops::api::{Identity, Role};
 
-/// Roles of the operations, by path and method.
+/// Operations, by path and method.
 #[derive(Clone, Debug)]
-pub(super) struct Roles(Arc<HashMap<String, Permit>>);
+pub(super) struct Roles(Arc<HashMap<String, Operation>>);
+
+/// What the document states about an operation.
+#[derive(Clone, Debug)]
+struct Operation {
+    permit: Permit,
+    /// Names of the query parameters.
+    parameters: Vec<String>,
+}
 
 /// Permission of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +43,35 @@ impl Roles {
             let operations = item.as_object().into_iter().flatten();
             operations.map(move |(method, operation)| (key(&method.to_uppercase(), path), operation))
         });
-        Roles(Arc::new(operations.filter_map(|(key, operation)| Some((key, permit(operation)?))).collect()))
+        let read =
+            |operation: &Value| Some(Operation { permit: permit(operation)?, parameters: query_parameters(operation) });
+        Roles(Arc::new(operations.filter_map(|(key, operation)| Some((key, read(operation)?))).collect()))
+    }
+}
+
+impl Operation {
+    /// Returns the problem of a sender without the role.
+    fn check_role(&self, identity: Option<&Identity>) -> Result<(), Problem> {
+        let Permit::From(needed) = self.permit else { return Ok(()) };
+        match identity {
+            Some(identity) if identity.role >= needed => Ok(()),
+            Some(identity) => {
+                let (name, has) = (&identity.name, identity.role.name());
+                let reason = format!("token {name} has the role {has}, and {} is needed", needed.name());
+                Err(Problem::new(StatusCode::FORBIDDEN, reason))
+            }
+            // The access check has refused such a request before.
+            None => Err(Problem::new(StatusCode::UNAUTHORIZED, "a token is needed")),
+        }
+    }
+
+    /// Returns the problem of a query with an unknown parameter. One that does not decode is the
+    /// handler's problem.
+    fn check_query(&self, uri: &Uri) -> Result<(), Problem> {
+        let Ok(Query(given)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else { return Ok(()) };
+        let Some((name, _)) = given.iter().find(|(name, _)| !self.parameters.contains(name)) else { return Ok(()) };
+        let known = if self.parameters.is_empty() { "none".to_owned() } else { self.parameters.join(", ") };
+        Err(Problem::bad_request(format_args!("{name:?} is no query parameter of the operation; it has: {known}")))
     }
 }
 
@@ -50,25 +89,27 @@ fn permit(operation: &Value) -> Option<Permit> {
     Role::ALL.into_iter().find(|role| role.name() == name).map(Permit::From)
 }
 
-/// Middleware that refuses a request whose sender lacks the role of the operation.
+/// Returns the names of the query parameters of an operation.
+fn query_parameters(operation: &Value) -> Vec<String> {
+    let all = operation["parameters"].as_array().into_iter().flatten();
+    let names = all.filter(|parameter| parameter["in"] == "query").map(|parameter| parameter["name"].as_str());
+    names.flatten().map(str::to_owned).collect()
+}
+
+/// Middleware that refuses a request whose sender lacks the role of the operation, or whose query
+/// has a parameter that the operation lacks.
 pub(super) async fn authorize(State(roles): State<Roles>, request: Request, next: Next) -> Response {
     let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let needed = match roles.0.get(&key(method.as_str(), path)) {
-        // A method that the path lacks; its answer has nothing confidential.
-        None => return next.run(request).await.into_refusal(),
-        Some(Permit::Open) => return next.run(request).await,
-        Some(Permit::From(role)) => *role,
+    // A method that the path lacks; its answer has nothing confidential.
+    let Some(operation) = roles.0.get(&key(method.as_str(), path)) else {
+        return next.run(request).await.into_refusal();
     };
-    match request.extensions().get::<Identity>() {
-        Some(identity) if identity.role >= needed => next.run(request).await,
-        Some(identity) => {
-            let (name, has) = (&identity.name, identity.role.name());
-            let reason = format!("token {name} has the role {has}, and {} is needed", needed.name());
-            Problem::new(StatusCode::FORBIDDEN, reason).into_response()
-        }
-        // The access check has refused such a request before.
-        None => Problem::new(StatusCode::UNAUTHORIZED, "a token is needed").into_response(),
+    let role = operation.check_role(request.extensions().get::<Identity>());
+    let checked = role.and_then(|()| operation.check_query(request.uri()));
+    match checked {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
     }
 }
 

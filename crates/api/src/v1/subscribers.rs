@@ -29,26 +29,29 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 /// A subscriber. K and OPc can be written, and are never read.
 #[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(as = Subscriber)]
 #[allow(dead_code, reason = "the schema of what the subscriber formats read and write")]
 pub(super) struct SubscriberRecord {
-    /// Digits of the IMSI; masked for the role read.
-    #[schema(example = "999700000000001", pattern = "^[0-9]{6,15}$")]
+    /// Digits of the IMSI. Answers to the role read have asterisks in place of the last ones;
+    /// requests with asterisks are refused.
+    #[schema(example = "999700000000001", pattern = r"^((imsi-)?[0-9]{6,15}|[0-9]{5}[*]{1,10})$")]
     imsi: String,
-    /// MSISDN, the GPSI, which no other subscriber has; masked for the role read.
-    #[schema(example = "4915112345678", pattern = "^(msisdn-)?[0-9]{5,15}$")]
+    /// MSISDN, the GPSI, which no other subscriber has; with asterisks like `imsi`.
+    #[schema(example = "4915112345678", pattern = r"^((msisdn-)?[0-9]{5,15}|[0-9]{4}[*]{1,11})$")]
     msisdn: Option<String>,
     /// Key K, 32 hexadecimal digits. A new subscriber needs it.
     #[schema(write_only, pattern = "^[0-9a-fA-F]{32}$")]
     k: Option<String>,
-    /// OPc, 32 hexadecimal digits. With `k`, either `opc` or `op` is needed.
+    /// OPc, 32 hexadecimal digits. With `k`, either `opc` or `op` is needed, not both.
     #[schema(write_only, pattern = "^[0-9a-fA-F]{32}$")]
     opc: Option<String>,
     /// OP, from which OPc is derived.
     #[schema(write_only, pattern = "^[0-9a-fA-F]{32}$")]
     op: Option<String>,
-    /// Authentication management field, 4 hexadecimal digits.
-    #[schema(example = "8000", pattern = "^[0-9a-fA-F]{4}$")]
+    /// Authentication management field, 4 hexadecimal digits; the first bit is 1 (TS 33.501
+    /// 6.1.3.2).
+    #[schema(example = "8000", pattern = "^[89a-fA-F][0-9a-fA-F]{3}$")]
     amf: Option<String>,
     /// `5g-aka` or `eap-aka-prime`: authentication method of 5G. Without it, that of the
     /// configuration.
@@ -57,12 +60,14 @@ pub(super) struct SubscriberRecord {
     /// Static IPv4 address in the first data network of the default slice.
     #[schema(format = "ipv4")]
     ipv4: Option<String>,
-    /// Without it, a new subscriber has SST 1 with the data network `internet`.
-    subscription: Option<SubscriptionRecord>,
+    /// Without it, the subscriber has SST 1 with the data network `internet`.
+    #[schema(required = false)]
+    subscription: SubscriptionRecord,
 }
 
 /// Subscription of a subscriber.
 #[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(as = Subscription)]
 #[allow(dead_code, reason = "a schema")]
 struct SubscriptionRecord {
@@ -72,50 +77,74 @@ struct SubscriptionRecord {
     /// Rates of the UE-AMBR.
     ambr: BitRates,
     /// `4g` or `5g`: the only core network that the subscriber may use.
+    #[schema(pattern = "^(4g|5g)$")]
     only: Option<String>,
     /// True if the subscriber may not use NR as secondary RAT.
-    restricts_dcnr: Option<bool>,
+    #[schema(required = false)]
+    restricts_dcnr: bool,
     /// Index to RAT/Frequency Selection Priority.
     #[schema(minimum = 1, maximum = 256)]
     rfsp: Option<u16>,
     /// Tracking area codes in which the subscriber gets no service.
-    #[schema(max_items = 64)]
-    forbidden_areas: Option<Vec<u32>>,
+    #[schema(required = false, max_items = 64, maximum = 16777215)]
+    forbidden_areas: Vec<u32>,
     /// Service area restriction in 5G.
     service_area: Option<ServiceAreaRecord>,
     /// True if the subscriber is suspended: it gets no service.
-    suspended: Option<bool>,
+    #[schema(required = false)]
+    suspended: bool,
 }
 
 /// Service area restriction: one of the two lists of tracking area codes.
 #[derive(Serialize, ToSchema)]
+#[serde(untagged)]
 #[schema(as = ServiceArea)]
 #[allow(dead_code, reason = "a schema")]
-struct ServiceAreaRecord {
+enum ServiceAreaRecord {
+    Allowed(AllowedAreas),
+    NotAllowed(NotAllowedAreas),
+}
+
+/// Service area restriction by the areas with service.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "a schema")]
+struct AllowedAreas {
     /// Tracking areas in which the subscriber gets service; in others it may only register.
-    #[schema(min_items = 1, max_items = 16)]
-    allowed: Option<Vec<u32>>,
+    #[schema(min_items = 1, max_items = 16, maximum = 16777215)]
+    allowed: Vec<u32>,
+}
+
+/// Service area restriction by the areas without service.
+#[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "a schema")]
+struct NotAllowedAreas {
     /// Tracking areas in which the subscriber may only register.
-    #[schema(min_items = 1, max_items = 16)]
-    not_allowed: Option<Vec<u32>>,
+    #[schema(min_items = 1, max_items = 16, maximum = 16777215)]
+    not_allowed: Vec<u32>,
 }
 
 /// A subscribed slice.
 #[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "a schema")]
 struct SubscribedSlice {
     snssai: SnssaiRecord,
     /// True for a default S-NSSAI.
-    default: Option<bool>,
+    #[schema(required = false)]
+    default: bool,
     /// Data networks, the default one first.
     dnns: Vec<SubscribedDataNetwork>,
 }
 
 /// An S-NSSAI.
 #[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(as = Snssai)]
 #[allow(dead_code, reason = "a schema")]
 struct SnssaiRecord {
+    #[schema(maximum = 255)]
     sst: u8,
     /// Slice differentiator, 24 bits. Requests may have six hexadecimal digits as text instead.
     #[schema(maximum = 16777215)]
@@ -124,16 +153,18 @@ struct SnssaiRecord {
 
 /// A subscribed data network.
 #[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "a schema")]
 struct SubscribedDataNetwork {
-    #[schema(example = "internet")]
+    #[schema(example = "internet", max_length = 99, pattern = r"^[0-9A-Za-z-]{1,63}([.][0-9A-Za-z-]{1,63})*$")]
     dnn: String,
     /// `ipv4`, `ipv6`, `ipv4v6`; the default one first.
-    #[schema(min_items = 1)]
+    #[schema(min_items = 1, pattern = "^(ipv4|ipv6|ipv4v6)$")]
     types: Vec<String>,
     /// Rates of the Session-AMBR.
     ambr: BitRates,
-    #[schema(minimum = 1)]
+    /// Non-GBR 5QI of the default QoS flow: 65 to 67, 71 to 76 and 82 to 90 are refused.
+    #[schema(minimum = 5, maximum = 255)]
     five_qi: u8,
     #[schema(minimum = 1, maximum = 15)]
     arp_priority: u8,
@@ -146,12 +177,13 @@ struct SubscribedDataNetwork {
     #[schema(format = "ipv6", example = "2001:db8:45:8001::")]
     static_ipv6_prefix: Option<String>,
     /// Networks behind the UE: IPv4 /8 to /32, IPv6 /16 to /64.
-    #[schema(max_items = 8)]
-    framed_routes: Option<Vec<String>>,
+    #[schema(required = false, max_items = 8)]
+    framed_routes: Vec<String>,
 }
 
 /// User plane security policy: `required`, `preferred` or `not-needed`.
 #[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "a schema")]
 struct UserPlaneSecurity {
     #[schema(pattern = "^(required|preferred|not-needed)$")]
@@ -162,9 +194,12 @@ struct UserPlaneSecurity {
 
 /// Maximum bit rates.
 #[derive(Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "a schema")]
 struct BitRates {
+    #[schema(maximum = 4_000_000_000_000_i64)]
     uplink_bps: u64,
+    #[schema(maximum = 4_000_000_000_000_i64)]
     downlink_bps: u64,
 }
 
@@ -322,6 +357,8 @@ fn unprocessable(error: &RecordProblem) -> Problem {
         RecordProblem::NoOpc | RecordProblem::OpcAndOp => "/opc".into(),
         RecordProblem::NoSlice | RecordProblem::NoSessionType(_) => "/subscription".into(),
         RecordProblem::Qos(_) | RecordProblem::Gbr(..) => "/subscription".into(),
+        RecordProblem::ServiceArea => "/subscription/service_area".into(),
+        RecordProblem::Areas | RecordProblem::BitRates | RecordProblem::UnknownField(_) => "/subscription".into(),
         _ => String::new(),
     };
     Problem::unprocessable("the subscriber is not valid", vec![FieldError { pointer, detail: error.to_string() }])
@@ -356,10 +393,18 @@ async fn create(
     Extension(identity): Extension<Identity>,
     Body(record): Body<Value>,
 ) -> Result<Response, Problem> {
-    let subscriber = read_record(record, None).map_err(|error| unprocessable(&error))?;
-    let stored = subscriber.clone();
-    let result = api.store(move |store| store.add(&stored).map_err(|error| problem(&error))).await;
-    api.record(&identity, "subscriber.create", &named(subscriber.supi), result).await?;
+    let (object, result) = match read_record(record, None) {
+        Ok(subscriber) => {
+            let object = named(subscriber.supi);
+            let stored = api.store(move |store| {
+                store.add(&subscriber).map_err(|error| problem(&error))?;
+                Ok(subscriber)
+            });
+            (object, stored.await)
+        }
+        Err(error) => (String::new(), Err(unprocessable(&error))),
+    };
+    let subscriber = api.record(&identity, "subscriber.create", &object, result).await?;
     let mut response = answer(&api, StatusCode::CREATED, &subscriber, &identity);
     let location = format!("/v1/subscribers/{}", named(subscriber.supi));
     if let Ok(location) = HeaderValue::from_str(&location) {
@@ -380,7 +425,8 @@ fn load_subscriber(store: &mut Store, supi: Supi) -> Result<Subscriber, Problem>
 
 /// One subscriber, without keys
 #[utoipa::path(get, path = "/v1/subscribers/{supi}", tag = "subscribers", security(("bearer" = ["read"])),
-    params(("supi" = String, Path, description = "`imsi-` and digits, or digits")),
+    params(("supi" = String, Path, pattern = "^(imsi-)?[0-9]{6,15}$",
+            description = "`imsi-` and digits, or digits")),
     responses((status = 200, body = SubscriberRecord, headers(("ETag" = String))),
         (status = 404, body = Problem, content_type = "application/problem+json")))]
 async fn subscriber(
@@ -394,10 +440,11 @@ async fn subscriber(
 
 /// Replace a subscriber
 ///
-/// Without `k`, `opc` and `op` the keys stay. Registered UEs keep their subscription until they
-/// register again.
+/// Without `k`, `opc` and `op` the keys stay. The core applies the change to a registered UE of the
+/// subscriber.
 #[utoipa::path(put, path = "/v1/subscribers/{supi}", tag = "subscribers", security(("bearer" = ["admin"])),
-    params(("supi" = String, Path, description = "`imsi-` and digits, or digits"),
+    params(("supi" = String, Path, pattern = "^(imsi-)?[0-9]{6,15}$",
+            description = "`imsi-` and digits, or digits"),
         ("If-Match" = String, Header, description = "ETag of the subscriber")),
     request_body = SubscriberRecord,
     responses((status = 200, body = SubscriberRecord, headers(("ETag" = String))),
@@ -435,7 +482,8 @@ async fn replace(
 ///
 /// The core deregisters a registered UE of the subscriber.
 #[utoipa::path(delete, path = "/v1/subscribers/{supi}", tag = "subscribers", security(("bearer" = ["admin"])),
-    params(("supi" = String, Path, description = "`imsi-` and digits, or digits"),
+    params(("supi" = String, Path, pattern = "^(imsi-)?[0-9]{6,15}$",
+            description = "`imsi-` and digits, or digits"),
         ("If-Match" = String, Header, description = "ETag of the subscriber")),
     responses((status = 204, description = "The subscriber is removed"),
         (status = 404, body = Problem, content_type = "application/problem+json"),

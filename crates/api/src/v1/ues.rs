@@ -1,4 +1,4 @@
-//! UEs: look-up, pages, deregistration, relocation.
+//! UEs: look-up, pages, deregistration, relocation, location.
 
 use super::extract::{Body, Parameters, SupiPath};
 use super::subscribers::{gpsi, shown_msisdn};
@@ -22,7 +22,8 @@ use vireo_subscribers::{Msisdn, Store};
 use vireo_types::Supi;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
-    OpenApiRouter::new().routes(routes!(ues)).routes(routes!(ue)).routes(routes!(deregister)).routes(routes!(relocate))
+    let router = OpenApiRouter::new().routes(routes!(ues)).routes(routes!(ue));
+    router.routes(routes!(deregister)).routes(routes!(relocate)).routes(routes!(locate))
 }
 
 /// A UE with a context.
@@ -100,6 +101,11 @@ struct UeDetail {
     ran_node_name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tracking_area: Option<String>,
+    /// Last reported cell as `PLMN-CELL`, the latter in hexadecimal, if the UE is connected. Absent
+    /// for the role read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "99970-000abc001")]
+    cell: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<u16>,
     /// MSISDN of the subscriber; masked for the role read. Absent if the subscriber has none, or if
@@ -176,8 +182,21 @@ impl From<&UeStatus> for UeDetail {
         let Ue { supi, rat, state, connected, guti, ran_node, tracking_area, host, .. } = Ue::from(status);
         let sessions = status.sessions.iter().map(Session::from).collect();
         let ran_node_name = status.gnb.clone();
-        let msisdn = None;
-        UeDetail { supi, rat, state, connected, guti, ran_node, ran_node_name, tracking_area, host, msisdn, sessions }
+        let cell = status.cell.clone();
+        UeDetail {
+            supi,
+            rat,
+            state,
+            connected,
+            guti,
+            ran_node,
+            ran_node_name,
+            tracking_area,
+            cell,
+            host,
+            msisdn: None,
+            sessions,
+        }
     }
 }
 
@@ -187,12 +206,15 @@ impl From<&UeStatus> for UeDetail {
 #[into_params(parameter_in = Query)]
 struct UeFilter {
     /// `imsi-` and digits, or digits.
+    #[param(pattern = "^(imsi-)?[0-9]{6,15}$")]
     supi: Option<String>,
     /// MSISDN, with or without `msisdn-`, of a subscriber in the database of this process.
+    #[param(pattern = "^(msisdn-)?[0-9]{5,15}$")]
     gpsi: Option<String>,
     /// IPv4 address of a session, or an address in its IPv6 prefix.
     address: Option<String>,
     /// GUTI as in the answer, or its TMSI alone (8 hexadecimal digits).
+    #[param(pattern = "^(.*-)?[0-9a-fA-F]{8}$")]
     guti: Option<String>,
     /// ID of a RAN node; its connected UEs.
     ran_node: Option<String>,
@@ -324,7 +346,8 @@ const NO_UE: &str = "this core has no UE of that subscriber";
 
 /// One UE with its sessions
 #[utoipa::path(get, path = "/v1/ues/{supi}", tag = "ues", security(("bearer" = ["read"])),
-    params(("supi" = String, Path, description = "`imsi-` and digits, or digits")),
+    params(("supi" = String, Path, pattern = "^(imsi-)?[0-9]{6,15}$",
+        description = "`imsi-` and digits, or digits")),
     responses((status = 200, body = UeDetail), (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 async fn ue(
@@ -347,7 +370,7 @@ struct Deregistration {
     /// 5GMM cause, in 4G EMM cause: 3, 6, 7, 8, 11, 12, 13, 14, 15 or 27. Without one, the UE may
     /// register again by itself. Not with `reregister`.
     #[serde(default)]
-    #[schema(example = 7)]
+    #[schema(example = 7, minimum = 3, maximum = 27)]
     cause: Option<u8>,
 }
 
@@ -355,7 +378,8 @@ struct Deregistration {
 ///
 /// The network deregisters the UE (TS 24.501 5.5.2.3); in EPS it detaches it.
 #[utoipa::path(post, path = "/v1/ues/{supi}/deregister", tag = "ues", security(("bearer" = ["operate"])),
-    params(("supi" = String, Path, description = "`imsi-` and digits, or digits")), request_body = Deregistration,
+    params(("supi" = String, Path, pattern = "^(imsi-)?[0-9]{6,15}$",
+        description = "`imsi-` and digits, or digits")), request_body = Deregistration,
     responses((status = 202, description = "The procedure has begun"),
         (status = 400, body = Problem, content_type = "application/problem+json"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
@@ -387,7 +411,8 @@ struct Relocation {
 ///
 /// The sessions keep their addresses (TS 23.502 4.3.5.3). The UE shows the outcome.
 #[utoipa::path(post, path = "/v1/ues/{supi}/relocate", tag = "ues", security(("bearer" = ["operate"])),
-    params(("supi" = String, Path, description = "`imsi-` and digits, or digits")), request_body = Relocation,
+    params(("supi" = String, Path, pattern = "^(imsi-)?[0-9]{6,15}$",
+        description = "`imsi-` and digits, or digits")), request_body = Relocation,
     responses((status = 202, description = "The procedure has begun"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
@@ -404,4 +429,26 @@ async fn relocate(
         Err(error) => Err(Problem::not_found(error)),
     };
     api.record(&identity, "ue.relocate", &format!("imsi-{}", supi.reveal()), result).await
+}
+
+/// Request the cell of a UE
+///
+/// The RAN node of a connected UE reports the cell (TS 38.413 8.12.1, TS 36.413 8.11.1). The UE
+/// then shows it. An idle UE is not paged.
+#[utoipa::path(post, path = "/v1/ues/{supi}/locate", tag = "ues", security(("bearer" = ["operate"])),
+    params(("supi" = String, Path, description = "`imsi-` and digits, or digits")),
+    responses((status = 202, description = "The request is sent"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 503, body = Problem, content_type = "application/problem+json")))]
+async fn locate(
+    State(api): State<Api>,
+    Extension(identity): Extension<Identity>,
+    SupiPath(supi): SupiPath,
+) -> Result<StatusCode, Problem> {
+    let result = match api.core(move |source| source.locate(supi)).await? {
+        Some(true) => Ok(StatusCode::ACCEPTED),
+        Some(false) => Err(Problem::not_found(NO_UE)),
+        None => Err(Problem::no_answer()),
+    };
+    api.record(&identity, "ue.locate", &format!("imsi-{}", supi.reveal()), result).await
 }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use vireo_sctp::memory::Network;
 use vireo_sctp::{Config, Event as Sctp};
-use vireo_types::Network as Pool;
+use vireo_types::{AmfUeNgapId, Network as Pool};
 use vireo_wire::pfcp::RecoveryTimeStamp;
 
 const POOL: Pool = Pool::new(IpAddr::V4(Ipv4Addr::new(10, 45, 0, 0)), 16);
@@ -16,6 +16,15 @@ const S1_PORT: u16 = 36412;
 
 fn n2(address: IpAddr, port: u16) -> Config {
     Config { addresses: vec![address], port, listen: port != 0, ..Config::default() }
+}
+
+/// Returns a balancer without UPFs, and the inputs for its host. Both ends must outlive it.
+fn without_host(endpoint: Box<dyn Endpoint>) -> (BalancerParts, Receiver<Input>) {
+    let config = n4::Config::new(Ipv4Addr::LOCALHOST.into(), vec![], RecoveryTimeStamp(1), 1);
+    let n4 = n4::Endpoint::bind((Ipv4Addr::LOCALHOST, 0).into(), config, None).expect("a UDP port");
+    let (input_sender, inputs) = HostSender::without_host();
+    let parts = Balancer::with_local_host(endpoint, n4, input_sender, Arc::new(Metrics::new())).expect("it starts");
+    (parts, inputs)
 }
 
 /// Returns the numbers of `Up` and `Down` events of a peer's association.
@@ -87,11 +96,7 @@ fn enb_and_gnb_share_balancer() {
     let network = Network::new();
     let [ngap, s1ap] = [AMF.port(), S1_PORT].map(|port| network.bind(&n2(AMF.ip(), port)).expect("it binds"));
     let endpoint = vireo_sctp::pair(ngap, s1ap).expect("a pair");
-    let config = n4::Config::new(Ipv4Addr::LOCALHOST.into(), vec![], RecoveryTimeStamp(1), 1);
-    let n4 = n4::Endpoint::bind((Ipv4Addr::LOCALHOST, 0).into(), config, None).expect("a UDP port");
-    let (input_sender, inputs) = HostSender::without_host();
-    let parts = Balancer::with_local_host(endpoint, n4, input_sender, Arc::new(Metrics::new())).expect("it starts");
-    let BalancerParts { mut balancer, commands: _outbound, .. } = parts;
+    let (BalancerParts { mut balancer, commands: _outbound, .. }, inputs) = without_host(endpoint);
     let mut enb = network.bind(&n2(NODE.into(), 0)).expect("it binds");
     let own = enb.connect(SocketAddr::new(AMF.ip(), S1_PORT)).expect("it connects");
     balancer.poll(Duration::ZERO).expect("it polls");
@@ -141,11 +146,7 @@ const WAITING: usize = 13;
 fn unread_messages_are_limited_in_total() {
     let network = Network::new();
     let endpoint = network.bind(&n2(AMF.ip(), AMF.port())).expect("it binds");
-    let config = n4::Config::new(Ipv4Addr::LOCALHOST.into(), vec![], RecoveryTimeStamp(1), 1);
-    let n4 = n4::Endpoint::bind((Ipv4Addr::LOCALHOST, 0).into(), config, None).expect("a UDP port");
-    let (input_sender, inputs) = HostSender::without_host();
-    let parts = Balancer::with_local_host(endpoint, n4, input_sender, Arc::new(Metrics::new())).expect("it starts");
-    let BalancerParts { mut balancer, commands: _outbound, .. } = parts;
+    let (BalancerParts { mut balancer, commands: _outbound, .. }, inputs) = without_host(endpoint);
     let [mut node, mut silent] = [NODE, UE].map(|address| network.bind(&n2(address.into(), 0)).expect("it binds"));
     node.connect(AMF).expect("it connects");
     for _ in 0..SILENT {
@@ -177,6 +178,112 @@ fn unread_messages_are_limited_in_total() {
         let PeerEvent::Down { assoc, .. } = ended else { panic!("{ended:?}") };
         assert!(associations.contains(&(assoc, false)), "the peer with the most unread messages loses associations");
     }
+}
+
+/// Another RAN node determines size and number of the containers that a RAN node gets.
+#[test]
+fn relayed_containers_end_no_association() {
+    use vireo_core::amf::n2::ShallowView;
+    let network = Network::new();
+    let endpoint = network.bind(&n2(AMF.ip(), AMF.port())).expect("it binds");
+    let (BalancerParts { mut balancer, commands: _outbound, .. }, inputs) = without_host(endpoint);
+    let mut node = network.bind(&n2(NODE.into(), 0)).expect("it binds");
+    node.connect(AMF).expect("it connects");
+    balancer.poll(Duration::ZERO).expect("it polls");
+    let Some(PeerEvent::Up { assoc, .. }) = inputs.try_iter().map(event).next() else { panic!("no association") };
+    let id = AmfUeNgapId::new(Ltmsi::from_raw(9), 3);
+    let request = {
+        use vireo_wire::ngap::*;
+        let pdu = build_ngap!(
+            InitiatingMessage,
+            HandoverResourceAllocation,
+            HandoverRequest,
+            AMF_UE_NGAP_ID(id.get()),
+            SourceToTarget_TransparentContainer(SourceToTargetTransparentContainer(vec![0; 60 << 10].into())),
+        );
+        pdu.and_then(|pdu| pdu.encode()).expect("it encodes")
+    };
+    let send = |balancer: &mut Balancer, pdu: &[u8]| {
+        balancer.execute(RanOutput::Ngap { assoc, ue: Some(id.ltmsi()), key: 0, pdu: pdu.to_vec() });
+        balancer.associations.values().map(|association| association.unsent_octets).sum::<usize>()
+    };
+    // The send buffer of 1 MiB and the queue take some; the node reads none.
+    for _ in 0..400 {
+        send(&mut balancer, &request);
+    }
+    let unsent = send(&mut balancer, &request);
+    assert!((2 << 20..3 << 20).contains(&unsent), "{unsent} bytes");
+    let failures: Vec<PeerEvent> = inputs.try_iter().map(event).collect();
+    let is_failure = |event: &PeerEvent| match event {
+        PeerEvent::Ngap { assoc: target, view: Some(ShallowView { route, .. }), pdu } => {
+            (*target, *route) == (assoc, Route::Ue(id)) && pdu.starts_with(&[0x40, 13])
+        }
+        _ => false,
+    };
+    assert!(!failures.is_empty() && failures.iter().all(is_failure), "{failures:?}");
+    // DOWNLINK RAN STATUS TRANSFER has no answer, and DOWNLINK NAS TRANSPORT relays nothing.
+    let answers = balancer.deferred.len();
+    assert_eq!(send(&mut balancer, &[0x00, 7, 0x40, 0]), unsent);
+    assert!(send(&mut balancer, &[0x00, 4, 0x40, 0]) > unsent);
+    assert_eq!(balancer.deferred.len(), answers);
+}
+
+/// A machine that has all associations keeps no RAN node away.
+#[test]
+fn full_balancer_accepts_other_machine() {
+    let network = Network::new();
+    let endpoint = network.bind(&n2(AMF.ip(), AMF.port())).expect("it binds");
+    let (BalancerParts { mut balancer, commands: _outbound, .. }, _inputs) = without_host(endpoint);
+    balancer.admission.total = 3;
+    let [mut node, mut other] = [NODE, UE].map(|address| network.bind(&n2(address.into(), 0)).expect("it binds"));
+    for _ in 0..3 {
+        other.connect(AMF).expect("it connects");
+    }
+    balancer.poll(Duration::ZERO).expect("it polls");
+    node.connect(AMF).expect("it connects");
+    balancer.poll(Duration::ZERO).expect("it polls");
+    balancer.abort_overdue();
+    balancer.poll(Duration::ZERO).expect("it polls");
+    assert_eq!((count_events(&mut *node), count_events(&mut *other)), ((1, 0), (3, 1)));
+    assert_eq!(balancer.associations.len(), 3);
+    let metrics = balancer.metrics.render();
+    assert!(metrics.contains(r#"vireo_n2_refused_total{reason="full"} 1"#), "{metrics}");
+}
+
+/// Host on the thread of the balancer that reads no inputs.
+#[derive(Debug)]
+struct IdleHost;
+
+impl LocalHost for IdleHost {
+    fn run_once(&mut self) -> HostTurn {
+        HostTurn::Idle
+    }
+
+    fn sleep(&mut self) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+
+    fn awake(&mut self) {}
+
+    fn end(self: Box<Self>) {}
+}
+
+/// While inputs wait, the balancer reads no socket.
+#[test]
+fn deferred_inputs_reach_host_on_thread() {
+    let network = Network::new();
+    let endpoint = network.bind(&n2(AMF.ip(), AMF.port())).expect("it binds");
+    let (BalancerParts { mut balancer, commands: _outbound, .. }, inputs) = without_host(endpoint);
+    balancer.run_on_thread(Box::new(IdleHost));
+    let mut node = network.bind(&n2(NODE.into(), 0)).expect("it binds");
+    for _ in 0..SILENT {
+        node.connect(AMF).expect("it connects");
+    }
+    balancer.poll(Duration::ZERO).expect("it polls");
+    // The queue has room for 16.
+    let first = inputs.try_iter().count();
+    balancer.release_deferred();
+    assert_eq!((first, inputs.try_iter().count()), (16, SILENT - 16));
 }
 
 /// A RAN node's message may follow from what the UPF did: the host gets the UPF's response first.

@@ -1,16 +1,22 @@
 //! Messages for which the send buffers of associations have no room.
 
-use super::{Association, Balancer};
+use super::{Association, Balancer, offer};
 use crate::ppid;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use vireo_core::amf::access;
+use vireo_core::placement::message::PeerEvent;
+use vireo_ops::metrics::Fault;
 use vireo_sctp::SendError;
 use vireo_types::AssocId;
 
 /// Maximum of bytes queued for one association whose peer does not read. Beyond it, the association
 /// is aborted.
 const UNSENT_LIMIT: usize = 16 << 20;
+/// Bytes queued for one association beyond which containers of other RAN nodes are refused. So
+/// these alone end no association, and some hundred handovers at once have room.
+const RELAY_LIMIT: usize = 2 << 20;
 /// Maximum of bytes queued for all associations. Beyond it, the address with the most loses the
 /// association with the most.
 pub(super) const TOTAL_LIMIT: usize = 256 << 20;
@@ -22,6 +28,12 @@ impl Association {
     pub(crate) fn with_unsent(streams: u16, unsent: VecDeque<(u16, Vec<u8>)>) -> Self {
         let unsent_octets = unsent.iter().map(|(_, pdu)| size(pdu)).sum();
         Association { streams, peer: None, unsent, unsent_octets }
+    }
+
+    /// Returns true if a message for which the association has no room is refused: it relays a
+    /// container of another RAN node, which could otherwise fill the queue.
+    pub(super) fn refuses(&self, assoc: AssocId, pdu: &[u8]) -> bool {
+        self.unsent_octets > RELAY_LIMIT && access::relays_container(assoc.dialect(), pdu)
     }
 
     /// Queues a message. Returns true if the limits must be checked.
@@ -50,6 +62,18 @@ impl Balancer {
             }
             association.remove_first();
         }
+    }
+
+    /// Refuses a message with a container of another RAN node. The host gets HANDOVER FAILURE as the
+    /// answer to a HANDOVER REQUEST. Without HANDOVER COMMAND, the source ends the handover by its
+    /// timer (TS 38.413 8.4.1.2, TS 36.413 8.4.1.2).
+    pub(super) fn refuse_relayed(&mut self, assoc: AssocId, pdu: &[u8]) {
+        self.metrics.fault(Fault::Limit);
+        let octets = pdu.len();
+        tracing::warn!(assoc = assoc.0, octets, "RAN node does not read; container of another one not relayed");
+        let Some(pdu) = access::refuse_handover(assoc.dialect(), pdu) else { return };
+        let (view, assoc) = (access::peek(assoc.dialect(), &pdu).ok(), self.assoc_ids.to_cluster(assoc));
+        offer(&mut self.hosts, &mut self.deferred, PeerEvent::Ngap { assoc, view, pdu });
     }
 
     /// Aborts associations with too many queued messages. `assoc` has got a further one.

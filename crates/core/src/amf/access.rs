@@ -8,6 +8,7 @@ use super::n2::{
     self, AcceptTransport, Cause, ContextSetup, Fault, Route, SessionSetup, ShallowView, UeInformation, UeMessage,
 };
 use super::s1;
+use crate::schedule::kind::emm::is_service_request;
 use crate::subscription::Ambr;
 use std::num::NonZeroU16;
 use vireo_types::{AmfUeNgapId, Dialect, RanUeNgapId, Snssai};
@@ -31,6 +32,40 @@ pub fn is_path_switch(dialect: Dialect, octets: &[u8]) -> bool {
         Dialect::Nr => n2::is_path_switch(octets),
         Dialect::Eps => s1::is_path_switch(octets),
     }
+}
+
+/// First octets of the messages to a RAN node that relay a container of another one: HANDOVER
+/// REQUEST, HANDOVER COMMAND, and DOWNLINK RAN STATUS TRANSFER or MME STATUS TRANSFER (TS 38.413
+/// 9.4.7, TS 36.413 9.3.7).
+const fn relaying(dialect: Dialect) -> [[u8; 2]; 3] {
+    match dialect {
+        Dialect::Nr => [[0x00, 13], [0x20, 12], [0x00, 7]],
+        Dialect::Eps => [[0x00, 1], [0x20, 0], [0x00, 25]],
+    }
+}
+
+/// Returns true if the octets are a message to a RAN node whose size and number another RAN node
+/// determines, because the message relays its container.
+pub fn relays_container(dialect: Dialect, octets: &[u8]) -> bool {
+    relaying(dialect).iter().any(|head| octets.starts_with(head))
+}
+
+/// Returns HANDOVER FAILURE in place of the target if the octets are HANDOVER REQUEST.
+pub fn refuse_handover(dialect: Dialect, octets: &[u8]) -> Option<Vec<u8>> {
+    let [request, ..] = relaying(dialect);
+    let Ok(Route::Ue(id)) = route(dialect, octets) else { return None };
+    octets.starts_with(&request).then(|| match dialect {
+        Dialect::Nr => n2::handover_failure(id),
+        Dialect::Eps => s1::handover_failure(id),
+    })
+}
+
+/// Returns true if the octets are the first message of a UE of EPS, with SERVICE REQUEST. Its MAC
+/// has 16 bits (TS 24.301 8.2.25, 9.9.3.28), that of any other message 32.
+pub fn has_short_mac(dialect: Dialect, octets: &[u8]) -> bool {
+    let is_it =
+        |message: &UeMessage| matches!(message, UeMessage::Initial(initial) if is_service_request(&initial.nas));
+    dialect == Dialect::Eps && s1::ue_message(octets).is_ok_and(|(_, message)| is_it(&message))
 }
 
 /// Returns the route of a message.
@@ -198,11 +233,11 @@ pub fn rfsp_modification_request(connection: &Connection, rfsp: NonZeroU16) -> V
     }
 }
 
-/// Encodes the request to report each other cell of the UE.
-pub fn location_reporting_control(connection: &Connection) -> Vec<u8> {
+/// Encodes the request to report the cell of the UE once, if `is_direct`, or each other cell.
+pub fn location_reporting_control(connection: &Connection, is_direct: bool) -> Vec<u8> {
     match connection.assoc.dialect() {
-        Dialect::Nr => n2::location_reporting_control(connection),
-        Dialect::Eps => s1::location_reporting_control(connection),
+        Dialect::Nr => n2::location_reporting_control(connection, is_direct),
+        Dialect::Eps => s1::location_reporting_control(connection, is_direct),
     }
 }
 
@@ -216,5 +251,52 @@ pub fn session_release_command(
     match connection.assoc.dialect() {
         Dialect::Nr => n2::session_release_command(connection, psi, nas, transfer),
         Dialect::Eps => s1::session_release_command(connection, psi, (ambr, nas)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden;
+    use vireo_wire::ngap::CauseMisc;
+
+    #[test]
+    fn container_of_other_node_is_recognized() {
+        for name in ["HandoverRequest-from-eps", "HandoverCommand-to-eps"] {
+            assert!(relays_container(Dialect::Nr, &golden::nr(name)), "{name}");
+        }
+        for name in ["HandoverRequest", "HandoverCommand", "MMEStatusTransfer"] {
+            assert!(relays_container(Dialect::Eps, &golden::eps(name)), "{name}");
+        }
+        for name in ["HandoverPreparationFailure", "HandoverCancelAcknowledge"] {
+            assert!(!relays_container(Dialect::Nr, &golden::nr(name)), "{name}");
+            assert!(!relays_container(Dialect::Eps, &golden::eps(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn service_request_of_eps_has_short_mac() {
+        let mut octets = golden::eps("InitialUEMessage-s-tmsi");
+        assert!(!has_short_mac(Dialect::Eps, &octets), "ATTACH REQUEST");
+        let at = octets.windows(2).position(|window| window == [0x07, 0x41]).expect("its header");
+        octets[at] = 0xc7;
+        assert!(has_short_mac(Dialect::Eps, &octets) && !has_short_mac(Dialect::Nr, &octets));
+    }
+
+    #[test]
+    fn refused_request_gets_failure_of_target() {
+        let requests = [
+            (Dialect::Nr, golden::nr("HandoverRequest-from-eps"), golden::nr("HandoverCommand-to-eps")),
+            (Dialect::Eps, golden::eps("HandoverRequest"), golden::eps("HandoverCommand")),
+        ];
+        for (dialect, request, command) in requests {
+            let failure = refuse_handover(dialect, &request).expect("a failure");
+            let same_ue = (route(dialect, &failure).ok(), route(dialect, &request).ok());
+            assert!(same_ue.0.is_some() && same_ue.0 == same_ue.1, "{same_ue:?}");
+            let (_, message) = ue_message(dialect, &failure).expect("a message of a RAN node");
+            let cause = Cause::misc(CauseMisc::control_processing_overload);
+            assert_eq!(message, UeMessage::HandoverFailure { cause });
+            assert_eq!(refuse_handover(dialect, &command), None);
+        }
     }
 }

@@ -191,7 +191,7 @@ pub fn procedure_in_progress(ue: &UeContext) -> Option<NfKind> {
         None => {}
     }
     match ue.connection.map(|c| c.ran) {
-        Some(RanContext::SettingUp { .. }) => return Some(NfKind::ServiceRequest),
+        Some(RanContext::SettingUp { .. } | RanContext::Rekeying { .. }) => return Some(NfKind::ServiceRequest),
         Some(RanContext::Releasing { .. }) => return Some(NfKind::StateManagement),
         Some(RanContext::None | RanContext::Secured | RanContext::SetUp) | None => {}
     }

@@ -274,9 +274,10 @@ pub enum Stage {
     Requested {
         /// PTI of the request.
         pti: u8,
-        /// 5GSM cause of the accept: #50 or #51 if one of two address types is assigned.
+        /// Cause of the accept: #50, #51 or #52 (EPS) if one of two address types is assigned.
         cause: Option<u8>,
-        /// Extended protocol configuration options of the accept; empty = none.
+        /// Protocol configuration options of the accept; empty = none. In EPS, those of the
+        /// extended IE have a mark (`smf/options.rs`).
         options: Vec<u8>,
     },
     /// The accept was sent, with the setup of the user plane.
@@ -286,11 +287,12 @@ pub enum Stage {
     },
     /// The UE has the session.
     Established,
-    /// PDU Session Release Command was sent and T3592 runs.
+    /// PDU SESSION RELEASE COMMAND, or DEACTIVATE EPS BEARER CONTEXT REQUEST, was sent, and T3592
+    /// or T3495 runs.
     Releasing {
         /// PTI of the UE's request; 0 if the network releases.
         pti: u8,
-        /// 5GSM cause of the command.
+        /// 5GSM or ESM cause of the command.
         cause: u8,
         /// Number of retransmissions of the command.
         repeats: u8,
@@ -314,7 +316,7 @@ pub enum RanState {
     Idle,
     /// Setup starts as soon as the UPF has allocated its tunnel.
     AwaitingUpf,
-    /// PDU Session Resource Setup is outstanding.
+    /// The set-up of the PDU session resources, or of the E-RAB, is outstanding.
     SettingUp,
     /// The user plane is set up.
     Up,
@@ -549,6 +551,11 @@ impl SmContext {
     /// Returns true if the session exists for the UE. An ended session only waits for the UPF.
     pub fn is_live(&self) -> bool {
         self.stage != Stage::Ended
+    }
+
+    /// Returns true if the session exists for the UE, and is not being released.
+    pub fn remains(&self) -> bool {
+        self.is_live() && !matches!(self.stage, Stage::Releasing { .. })
     }
 
     /// Returns the activity of the session.

@@ -149,9 +149,13 @@ pub(super) fn has_direct_path(octets: &[u8]) -> bool {
 pub(super) fn handover_acknowledge(octets: &[u8]) -> Option<Acknowledgement> {
     let (tunnel, command) = ErabAdmission::split(octets)?;
     let ErabForwarding { downlink, uplink } = ErabForwarding::decode(command).unwrap_or_default();
-    let [downlink, uplink] = [downlink, uplink].map(|end| ErabTunnel::decode(&end));
-    let forwarding = ForwardingEnds { downlink, uplink };
-    Some(Acknowledgement { tunnel, forwarding, command: command.to_vec() })
+    let forwarding = ForwardingEnds { downlink: ErabTunnel::decode(&downlink), uplink: ErabTunnel::decode(&uplink) };
+    // Not an address that no RAN node has: a source with a direct path sends there.
+    let downlink = if forwarding.downlink.is_some() { downlink } else { Vec::new() };
+    let uplink = if forwarding.uplink.is_some() { uplink } else { Vec::new() };
+    let mut command = Vec::new();
+    ErabForwarding { downlink, uplink }.put(&mut command);
+    Some(Acknowledgement { tunnel, forwarding, command })
 }
 
 /// Returns the octets of [`N2Sm::HandoverCommand`] with the S-GW's tunnel ends for forwarded
@@ -211,6 +215,23 @@ mod tests {
             assert_eq!(command_with_forwarding(ends), command);
             assert_eq!(handover_acknowledge(&octets[..8]), None);
             assert_eq!(ErabForwarding::decode(&command[..command.len() - 1]), None);
+        }
+    }
+
+    #[test]
+    fn unusable_ends_are_not_forwarded() {
+        let [good, bad] = [[10_u8, 0, 0, 1], [224, 0, 0, 1]].map(|address| ErabTunnel::encode([0, 0, 0, 7], &address));
+        let admission = |tunnel: &Vec<u8>, downlink: &Vec<u8>| {
+            let forwarding = ErabForwarding { downlink: downlink.clone(), uplink: Vec::new() };
+            handover_acknowledge(&ErabAdmission { tunnel: tunnel.clone(), forwarding }.encode())
+        };
+        assert_eq!((ErabTunnel::decode(&bad), admission(&bad, &good)), (None, None));
+        let acknowledgement = admission(&good, &bad).expect("a tunnel");
+        assert_eq!(acknowledgement.forwarding, ForwardingEnds::default());
+        assert_eq!(ErabForwarding::decode(&acknowledgement.command), Some(ErabForwarding::default()));
+        let mapped = std::net::Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped().octets();
+        for address in [[0; 16], mapped] {
+            assert_eq!(ErabTunnel::decode(&ErabTunnel::encode([0, 0, 0, 7], &address)), None);
         }
     }
 

@@ -148,6 +148,7 @@ pub(super) fn connectivity_request(octets: &[u8], is_emergency: bool) -> Result<
         pti,
         kind: Some(kind),
         options: requested_options(&request),
+        is_extended: request.extended_protocol_configuration_options.is_some(),
         always_on: false,
         integrity_rate: u16::MAX,
     })
@@ -167,8 +168,8 @@ pub(crate) fn session_identity(request: &NasPdnConnectivityRequest) -> Option<u8
 }
 
 /// Builds an ACTIVATE DEFAULT EPS BEARER CONTEXT REQUEST; `None` if the address does not match the
-/// PDN type.
-pub(super) fn activate_request(sm: &SmContext, pti: u8, cause: Option<u8>, options: Vec<u8>) -> Option<Output> {
+/// PDN type. The options have a mark if they are those of the extended IE.
+pub(super) fn activate_request(sm: &SmContext, pti: u8, cause: Option<u8>, mut options: Vec<u8>) -> Option<Output> {
     let address = match (sm.kind, sm.address.ipv4, sm.address.ipv6_prefix) {
         (PduSessionType::Ipv4, Some(v4), _) => NasPdnAddress::from_ipv4(v4.octets()),
         (PduSessionType::Ipv6, _, Some(v6)) => NasPdnAddress::from_ipv6_iid(n1::interface_identifier(v6)),
@@ -192,7 +193,9 @@ pub(super) fn activate_request(sm: &SmContext, pti: u8, cause: Option<u8>, optio
     if sm.is_over_nas() {
         request = request.with_control_plane_only_indication(NasControlPlaneOnlyIndication::control_plane_only());
     }
-    if (1..=PCO_OCTETS).contains(&options.len()) {
+    if options::remove_mark(&mut options) {
+        request = request.with_extended_protocol_configuration_options(options::ie(options));
+    } else if (1..=PCO_OCTETS).contains(&options.len()) {
         request = request.with_protocol_configuration_options(NasProtocolConfigurationOptions::new(options));
     }
     output(request, sm.id(), pti)

@@ -59,7 +59,10 @@ fn begin(request: &Create<'_>, env: &mut Env<'_>) -> Result<(SmContext, Output),
     // becomes in 5G (TS 23.502 4.11.1.5.4).
     let moves = request.dialect == Dialect::Eps && request.psi != 0;
     let further = if moves { options::session_parameters(&terms, ebi(request.index), env.config) } else { Vec::new() };
-    let options = requested.options.map_or_else(Vec::new, |options| options::answer(&options, dnn, kind, further));
+    let mut options = requested.options.map_or_else(Vec::new, |options| options::answer(&options, dnn, kind, further));
+    if requested.is_extended {
+        options::mark_extended(&mut options);
+    }
     let generation = u32::from_be_bytes(env.random());
     // The last step that can fail for a reason of the network, so that no address is allocated in
     // vain.
@@ -136,6 +139,7 @@ fn session_request(pti: u8, requested: NasPduSessionEstablishmentRequest) -> Opt
         always_on: requested.always_on_pdu_session_requested.as_ref().is_some_and(|ie| ie.apsr()),
         integrity_rate: requested.integrity_protection_maximum_data_rate.value,
         options: requested.extended_protocol_configuration_options,
+        is_extended: false,
     })
 }
 

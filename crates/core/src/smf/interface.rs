@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use vireo_types::{Dialect, Dnn, Instant, Ltmsi, Seid, SessionAddress, SessionIndex, Snssai, Supi};
 
-/// NGAP transfer IE of an N2 container (TS 38.413 9.3.4).
+/// NGAP transfer IE of an N2 container (TS 38.413 9.3.4). A session of EPS has E-RAB parameters in
+/// its place (`smf/erab.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum N2Sm {
     /// PDU Session Resource Setup Request Transfer (to the RAN).
@@ -77,7 +78,7 @@ pub struct Create<'a> {
 /// Input of an existing session (Nsmf_PDUSession_UpdateSMContext, ReleaseSMContext, N4 and time).
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// 5GSM message of the UE.
+    /// 5GSM or ESM message of the UE.
     N1(&'a [u8]),
     /// NGAP transfer of the RAN.
     N2(N2Sm, &'a [u8]),
@@ -95,7 +96,7 @@ pub enum Input<'a> {
     /// dropped, so that the UPF reports the next one. A release that the UE has not received ends
     /// without it.
     Unreachable,
-    /// The network releases the session by a PDU Session Release Command with this 5GSM cause.
+    /// The network releases the session by a command with this 5GSM or ESM cause.
     Release(u8),
     /// The session is released without a message to the UE (deregistration, TS 24.501 5.5.2); only
     /// the UPF is informed.
@@ -143,7 +144,7 @@ pub enum Input<'a> {
 /// Effect of a session step, executed after its commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
-    /// 5GSM message to the UE.
+    /// 5GSM or ESM message to the UE.
     N1(Vec<u8>),
     /// NGAP transfer to the RAN; sent with the N1 message of the same step if there is one.
     N2(N2Sm, Vec<u8>),

@@ -3,8 +3,8 @@
 use super::context::{ForwardingEnds, SmContext, Tunnel, ebi};
 use super::interface::{Acknowledgement, N2Sm, Output};
 use super::up_security;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use vireo_types::{PduSessionType, Teid, limits};
+use std::net::IpAddr;
+use vireo_types::{PduSessionType, Teid, is_unicast, limits};
 use vireo_wire::ngap::*;
 
 /// QFI of the default QoS flow, the only one implemented.
@@ -228,7 +228,8 @@ pub(super) fn handover_acknowledge(sm: &SmContext, octets: &[u8]) -> Option<Ackn
     let accepted = flows.iter().filter(|flow| downlink.is_some() && flow.data_forwarding_accepted.is_some());
     let accepted: Vec<_> = accepted.map(|flow| QosFlowToBeForwardedItem::new(flow.qos_flow_identifier, None)).collect();
     let command = HandoverCommandTransfer::new(
-        transfer.dl_forwarding_up_tnl_information,
+        // Not an address that no RAN node has: a source with a direct path sends there.
+        transfer.dl_forwarding_up_tnl_information.filter(|_| downlink.is_some()),
         (!accepted.is_empty()).then_some(QosFlowToBeForwardedList(accepted)),
         transfer.data_forwarding_response_drb_list,
         uplink.and_then(with_uplink_forwarding),
@@ -301,14 +302,13 @@ fn gtp_tunnel(tunnel: Tunnel) -> GTPTunnel<'static> {
     GTPTunnel::new(address, GTPTEID(tunnel.teid.0.to_be_bytes()), None)
 }
 
-/// Decodes a Transport Layer Address (TS 38.414 5.3): IPv4, IPv6, or both with IPv4 first.
+/// Decodes a Transport Layer Address (TS 38.414 5.3): IPv4, IPv6, or both with IPv4 first. `None`
+/// for one that no node on another link has: the UPF may not check it.
 pub(super) fn address(octets: &[u8]) -> Option<IpAddr> {
-    if let Ok(v4) = <[u8; 4]>::try_from(octets) {
-        return Some(Ipv4Addr::from(v4).into());
-    }
-    match octets.len() {
-        16 => <[u8; 16]>::try_from(octets).ok().map(|v6| Ipv6Addr::from(v6).into()),
-        20 => octets.first_chunk::<4>().map(|v4| Ipv4Addr::from(*v4).into()),
-        _ => None,
-    }
+    let address = match octets.len() {
+        4 | 20 => IpAddr::from(*octets.first_chunk::<4>()?),
+        16 => IpAddr::from(*octets.first_chunk::<16>()?),
+        _ => return None,
+    };
+    Some(address).filter(|address| is_unicast(*address))
 }

@@ -29,10 +29,28 @@ const QOS_FLOW_DESCRIPTIONS: u16 = 0x001f;
 const IPCP: u16 = 0x8021;
 const PAP: u16 = 0xc023;
 const CHAP: u16 = 0xc223;
+/// Spare bit of the first octet (TS 24.008 10.5.6.3). In a stored answer to a UE of EPS it marks
+/// the extended IE. Release 0.2.0 reads such an answer, too: it sends the bit, which UEs ignore.
+const EXTENDED: u8 = 0x08;
 
 /// Returns the IE with this content.
 pub(super) fn ie(octets: Vec<u8>) -> NasExtendedProtocolConfigurationOptions {
     NasExtendedProtocolConfigurationOptions::new(octets)
+}
+
+/// Marks an answer that is sent in the extended IE of EPS.
+pub(super) fn mark_extended(answer: &mut [u8]) {
+    if let Some(first) = answer.first_mut() {
+        *first |= EXTENDED;
+    }
+}
+
+/// Removes the mark of [`mark_extended`]. Returns true if the answer had it.
+pub(super) fn remove_mark(answer: &mut [u8]) -> bool {
+    let Some(first) = answer.first_mut() else { return false };
+    let is_marked = *first & EXTENDED != 0;
+    *first &= !EXTENDED;
+    is_marked
 }
 
 /// Returns the PDU session identity that a UE of EPS assigns to its PDN connection.
@@ -241,6 +259,18 @@ mod tests {
             "80c023050203000500"
         );
         assert_eq!(options_for("80c2230402050004", PduSessionType::Ipv4), "80c2230403050004");
+    }
+
+    #[test]
+    fn mark_of_extended_ie_leaves_options() {
+        let mut answer = [0x80, 0, 0x10, 2, 0x05, 0x78];
+        let usual = answer;
+        assert!(!remove_mark(&mut answer));
+        mark_extended(&mut answer);
+        assert_ne!(answer, usual);
+        assert!(remove_mark(&mut answer) && answer == usual);
+        mark_extended(&mut []);
+        assert!(!remove_mark(&mut []));
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! PDU session release (TS 24.501 6.3.3 and 6.4.3, TS 23.502 4.3.4).
+//! Release of a PDU session or of a default bearer.
 //!
-//! It consists of command and complete with the UE, release at the RAN, and deletion at the UPF.
-//! UPF and UE are informed in the same step; the address is free when both have finished.
+//! It consists of command and complete with the UE, release at the RAN, and deletion at the UPF (TS
+//! 24.501 6.3.3, 6.4.3; TS 23.502 4.3.4; TS 24.301 6.4.4, 6.5.2). UPF and UE are informed in the
+//! same step; the address is free when both have finished.
 
 use super::context::{N4State, RanState, SmContext, Stage};
 use super::interface::Output;
@@ -12,9 +13,9 @@ use vireo_wire::nas::GsmCause;
 /// PTI of procedures that the network starts (TS 24.501 9.6).
 pub(super) const NO_PTI: u8 = 0;
 
-/// Releases a session by a PDU Session Release Command with this 5GSM cause. A session that the UE
-/// has not received yet is rejected with the cause instead. Does nothing if the session is being
-/// released already.
+/// Releases a session by PDU SESSION RELEASE COMMAND, or DEACTIVATE EPS BEARER CONTEXT REQUEST,
+/// with this cause. A session that the UE has not received yet is rejected with the cause instead.
+/// Does nothing if the session is being released already.
 pub(super) fn start(sm: &mut SmContext, pti: u8, cause: u8, env: &Env<'_>, out: &mut Vec<Output>) {
     match sm.stage {
         Stage::Requested { .. } => {

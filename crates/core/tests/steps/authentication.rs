@@ -13,9 +13,9 @@ use vireo_types::{AmfUeNgapId, Duration, NrCgi, PduSessionType, RanUeNgapId, Tac
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind};
 
 /// Capability of the UE as a gNB encodes it in PATH SWITCH REQUEST.
-const CAPABILITY: (u8, u8) = (0xf0, 0x70);
+pub(super) const CAPABILITY: (u8, u8) = (0xf0, 0x70);
 
-fn keys(lab: &Lab) -> NasSecurity {
+pub(super) fn keys(lab: &Lab) -> NasSecurity {
     lab.context().and_then(|ue| ue.security).expect("keys")
 }
 
@@ -31,7 +31,7 @@ fn vectors(lab: &Lab) -> usize {
     lab.effects.iter().filter(|effect| matches!(effect, Effect::Authenticate(_))).count()
 }
 
-fn sent(lab: &Lab, kind: NgapPduKind) -> usize {
+pub(super) fn sent(lab: &Lab, kind: NgapPduKind) -> usize {
     lab.sent.iter().filter(|pdu| NGAP_PDU::decode_borrowed(pdu).is_ok_and(|pdu| pdu.kind() == kind)).count()
 }
 
@@ -55,7 +55,7 @@ fn with_old_keys() -> Lab {
 }
 
 /// Returns a connected UE with session 1, whose next message uses up its keys.
-fn with_used_keys() -> Lab {
+pub(super) fn with_used_keys() -> Lab {
     let mut lab = Lab::new();
     lab.register();
     lab.session(1);
@@ -63,7 +63,7 @@ fn with_used_keys() -> Lab {
     lab
 }
 
-fn establish(lab: &mut Lab) {
+pub(super) fn establish(lab: &mut Lab) {
     lab.ue_does(|ue, p, out| ue.establish(p, 2, PduSessionType::Ipv4, out).expect("a request"));
 }
 
@@ -257,7 +257,7 @@ fn refused_key_of_gnb_releases_ue() {
         establish(&mut lab);
         lab.config.security.key_lifetime = KeyLifetime::default();
         let connection = lab.context().and_then(|ue| ue.connection).expect("a connection");
-        assert!(matches!(connection.ran, RanContext::SettingUp { .. }), "{:?}", lab.notes);
+        assert!(connection.ran.is_rekeying(), "{:?}", lab.notes);
         match answers {
             true => {
                 use vireo_wire::ngap::*;

@@ -150,6 +150,25 @@ fn nodes_are_asked_for_location() {
     assert_eq!(asked(&lab), 4);
 }
 
+/// TS 38.413 8.12.1: the operator asks where the UE is. An idle UE is not paged for it.
+#[test]
+fn operator_requests_cell_from_gnb() {
+    let mut lab = connected(|_| {});
+    let cell = |lab: &Lab| lab.context().and_then(|ue| ue.connection).expect("a connection").cell.cell;
+    let own = cell(&lab);
+    lab.change(|ue| ue.connection.as_mut().expect("a connection").cell.cell = own ^ 1);
+    lab.event(Event::Locate);
+    lab.settle();
+    assert_eq!(cell(&lab), own, "LOCATION REPORT");
+    let control = sent(&lab, NgapPduKind::Initiating_LocationReportingControl);
+    let kind = control.ie::<ie::LocationReportingRequestType>().expect("an IE").expect("a type");
+    assert_eq!((kind.event_type, kind.report_area), (EventType::direct, ReportArea::cell));
+    lab.idle();
+    let before = lab.sent.len();
+    lab.event(Event::Locate);
+    assert_eq!(lab.sent.len(), before);
+}
+
 fn rfsp(pdu: &NGAPPDU<'_>) -> Option<u64> {
     pdu.ie::<ie::IndexToRFSP>().map(|index| index.expect("an index").0)
 }
@@ -168,4 +187,18 @@ fn gnb_gets_rfsp_index_of_subscriber() {
     assert_eq!(lab.sent.len() - before, 1);
     lab.event(Event::SubscriberChanged { subscription, is_repeated: true });
     assert_eq!(lab.sent.len() - before, 1, "it has not changed");
+}
+
+/// TS 38.413 9.3.1.54: without the last 4 digits of the serial number.
+#[test]
+fn node_learns_masked_imeisv() {
+    let mut lab = connected(|_| {});
+    let digits = lab.ue.usim().imeisv();
+    let digits = std::str::from_utf8(&digits).expect("digits");
+    let masked = u64::from_str_radix(&format!("{}ffff{}", &digits[..10], &digits[14..]), 16).expect("64 bits");
+    lab.n2(2);
+    for kind in [NgapPduKind::Initiating_InitialContextSetup, NgapPduKind::Initiating_HandoverResourceAllocation] {
+        let imeisv = sent(&lab, kind).ie::<ie::MaskedIMEISV>().expect("an IE").expect("a value");
+        assert_eq!(imeisv.0.value(), masked);
+    }
 }

@@ -24,6 +24,7 @@ mod protection;
 mod ran_changes;
 mod ran_failures;
 mod registration_variants;
+mod rekeying;
 mod relocate;
 mod sba;
 mod security_mode;

@@ -423,6 +423,40 @@ fn extended_drx_delays_page() {
     }
 }
 
+/// TS 24.008 10.5.5.32: a cycle of 32 hyperframes, and a window of 32.00 s in the second octet,
+/// which an ng-eNB does not use.
+#[test]
+fn long_window_of_nr_is_granted() {
+    use vireo_core::amf::context::ExtendedDrx;
+    use vireo_wire::ngap::*;
+    for is_ng_enb in [true, false] {
+        let mut lab = Lab::new();
+        lab.config.security.ciphering = vec![vireo_wire::security::CipheringAlgorithm::NEA0];
+        lab.config.paging.power_saving.extended_drx = Some(Instant(0));
+        if is_ng_enb {
+            let plmn = lab.gnbs[0].config().tai.plmn;
+            let id = RanNodeId::NgEnb(EnbId { plmn, kind: EnbKind::Macro, id: 1 });
+            lab.nodes.0[0].1.as_mut().expect("a node").id = id;
+        }
+        lab.register();
+        let tmsi = lab.context().and_then(|ue| ue.identity.tmsi).expect("a 5G-TMSI");
+        let guti = [&[0, 11, 0xf2, 0x99, 0xf9, 0x07, 2, 0, 0x40][..], &tmsi.0.to_be_bytes()].concat();
+        let update = [&[0x7e, 0, 0x41, 0x0a][..], &guti, &[0x2e, 2, 0xf0, 0x70, 0x6e, 2, 0x37, 0x18]].concat();
+        let keys = lab.context().and_then(|ue| ue.security).expect("keys");
+        lab.reachable = false;
+        lab.inject(&lab::nas::protected(&keys, lab::nas::CIPHERED, &update));
+        let granted = lab.context().and_then(|ue| ue.reachability.paging.extended_drx).expect("extended DRX");
+        let accept: &[u8] = if is_ng_enb { &[0x6e, 1, 0x37] } else { &[0x6e, 2, 0xf7, 0x18] };
+        let nas = lab.sent.iter().rev().find_map(|pdu| {
+            let pdu = NGAP_PDU::decode_borrowed(pdu).expect("a PDU");
+            Some(pdu.ie::<ie::NAS_PDU>()?.expect("octets").0[7..].to_vec())
+        });
+        assert!(nas.expect("an accept").windows(accept.len()).any(|octets| octets == accept), "{granted:?}");
+        assert_eq!(granted.window(), Duration::from_millis(if is_ng_enb { 5_120 } else { 32_000 }));
+        assert_eq!(granted == ExtendedDrx { cycle: 7, window: 3 }, is_ng_enb);
+    }
+}
+
 /// PAGING of pycrate, with a priority and extended DRX of E-UTRA or NR.
 #[test]
 fn page_equals_golden() {

@@ -22,6 +22,7 @@ use vireo_core::step::{Effect, Kind, Note};
 use vireo_emulator::gnb;
 use vireo_emulator::ue::{self, Event as UeEvent, MmState};
 use vireo_types::*;
+use vireo_wire::ngap::{NGAP_PDU, ie};
 
 #[test]
 fn remote_smf_session_lives_through_idle() {
@@ -66,6 +67,34 @@ fn modify_indication_is_refused_for_separate_smf() {
     let failed = |event: &gnb::Event| matches!(event, gnb::Event::ModificationConfirmed { failed: 1, .. });
     assert!(lab.gnb_events.iter().any(failed), "{:?}", lab.gnb_events);
     assert_eq!(smf.sessions[0].1.downlink, before);
+}
+
+/// TS 38.413 8.2.1.4: the gNB would refuse another session with this ID. It answers the AMF, which
+/// has released the SM context.
+#[test]
+fn session_lost_by_ue_is_released_at_gnb() {
+    let (mut lab, mut smf) = with_session();
+    let reference = smf.sessions[0].0.clone();
+    let context = lab.context().expect("a context");
+    let (keys, tmsi) = (context.security.expect("keys"), context.identity.tmsi.expect("a 5G-TMSI"));
+    let guti = [&[0, 11, 0xf2, 0x99, 0xf9, 0x07, 2, 0, 0x40][..], &tmsi.0.to_be_bytes()].concat();
+    // REGISTRATION REQUEST with the PDU session status of a UE without session.
+    let update = [&[0x7e, 0, 0x41, 0x0b][..], &guti, &[0x2e, 2, 0xf0, 0x70, 0x50, 2, 0, 0]].concat();
+    lab.reachable = false;
+    lab.inject(&protected(&keys, CIPHERED, &update));
+    assert_eq!(stages(&lab), [(RemoteStage::Ending, false)], "{:?}", lab.notes);
+    let released = lab.sent.iter().filter_map(|pdu| {
+        let pdu = NGAP_PDU::decode_borrowed(pdu).expect("a PDU");
+        let list = pdu.ie::<ie::PDUSessionResourceToReleaseListRelCmd>()?.expect("a list");
+        Some(list.0.iter().map(|item| item.pdu_session_id.0).collect::<Vec<_>>())
+    });
+    assert_eq!(released.flatten().collect::<Vec<_>>(), [5]);
+    let requests = smf.new_requests(&lab);
+    assert_eq!(requests, [(0, SmfRequest::Release { reference })]);
+    for (number, request) in requests {
+        smf.answer(&mut lab, number, request);
+    }
+    assert!(stages(&lab).is_empty() && smf.sessions.is_empty(), "{:?}", stages(&lab));
 }
 
 #[test]

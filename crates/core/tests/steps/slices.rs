@@ -4,11 +4,12 @@ use crate::lab::nas::{CIPHERED, protected};
 use crate::lab::{Lab, SLICE};
 use std::sync::Arc;
 use vireo_core::amf::context::UeContext;
+use vireo_core::amf::ran::RanNode;
 use vireo_core::config::{SliceConfig, SliceProfile};
 use vireo_core::step::{Kind, Note};
 use vireo_core::subscription::{DnnSubscription, SliceSubscription};
 use vireo_emulator::ue::Registration;
-use vireo_types::{Snssai, Tac};
+use vireo_types::{AssocId, Snssai, Tac};
 use vireo_wire::nas::*;
 use vireo_wire::ngap::{NGAP_PDU, NgapPduKind, ie};
 use vireo_wire::security::CipheringAlgorithm;
@@ -140,7 +141,7 @@ fn slice_unsupported_by_gnb_is_rejected_for_area() {
     assert_eq!(context(&lab).allowed.to_vec(), [SLICE]);
 }
 
-/// The registration area has no tracking area in which a gNB lacks an allowed slice.
+/// The registration area has no tracking area whose gNBs lack an allowed slice.
 #[test]
 fn area_leaves_out_ta_without_allowed_slice() {
     let mut lab = network(METERS);
@@ -151,6 +152,24 @@ fn area_leaves_out_ta_without_allowed_slice() {
     support(&mut lab, 1, &[SLICE]);
     register(&mut lab);
     assert_eq!(area(&lab), [Tac(1), Tac(2)]);
+}
+
+/// A gNB that announces all tracking areas without a slice takes it from no UE of other gNBs.
+#[test]
+fn contradicting_gnb_shrinks_no_area() {
+    let mut lab = network(METERS);
+    let nodes: Vec<_> = lab.nodes.0.iter().filter_map(|(_, node)| node.clone()).collect();
+    let mut areas: Vec<_> = nodes.iter().flat_map(|node| node.areas.to_vec()).collect();
+    areas.iter_mut().for_each(|area| area.slices = vec![SLICE]);
+    let contradicting = RanNode { areas: areas.into(), ..nodes[0].clone() };
+    lab.nodes.0.push((AssocId(77), Some(contradicting.clone())));
+    register(&mut lab);
+    assert_eq!((context(&lab).allowed.to_vec(), area(&lab)), (vec![METERS], vec![Tac(1), Tac(2)]));
+    // Most gNBs of a tracking area decide. The UE's own one stays.
+    let mut lab = network(METERS);
+    lab.nodes.0.extend([77, 78].map(|assoc| (AssocId(assoc), Some(contradicting.clone()))));
+    register(&mut lab);
+    assert_eq!((context(&lab).allowed.to_vec(), area(&lab)), (vec![METERS], vec![Tac(1)]));
 }
 
 /// 0 = not available in the current PLMN. The UE then gets the configured NSSAI.

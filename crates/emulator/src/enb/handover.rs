@@ -100,7 +100,7 @@ impl Enb {
             }
         }
         let (key, chaining) = next_hop(&context)?;
-        inbox.events.push(Event::PathSwitched { owner, key, chaining });
+        inbox.events.push(Event::PathSwitched { owner, key, chaining, renewed: false });
         Ok(())
     }
 

@@ -44,8 +44,11 @@ impl Worker<'_> {
                 Event::TunnelModified { .. } => self.n3.counts.tunnels_moved += 1,
                 Event::QosModified { .. } => self.n3.counts.qos_modified += 1,
                 Event::Released { owner, .. } if self.is_on_other_gnb(owner, index) => self.on_source_released(owner),
-                Event::PathSwitched { owner, key, chaining } => {
-                    self.on_next_hop(owner, &key, chaining);
+                Event::PathSwitched { owner, key, chaining, renewed } => {
+                    match renewed {
+                        true => self.on_key(owner, &key),
+                        false => self.on_next_hop(owner, &key, chaining),
+                    }
                     self.on_source_released(owner);
                 }
                 Event::HandoverPrepared { owner, source, target, key, chaining, mapped } => {

@@ -122,7 +122,11 @@ impl Gnb {
             }
         }
         let (key, chaining) = next_hop(&context)?;
-        inbox.events.push(Event::PathSwitched { owner, key, chaining });
+        let renewed = matches!(pdu.ie::<ie::NewSecurityContextInd>(), Some(Ok(_)));
+        if renewed && chaining != 0 {
+            return Err(Fault::Peer(Violation::Undecodable));
+        }
+        inbox.events.push(Event::PathSwitched { owner, key, chaining, renewed });
         Ok(())
     }
 

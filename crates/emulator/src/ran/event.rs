@@ -64,6 +64,8 @@ pub enum Event<C> {
         key: [u8; 32],
         /// NH chaining counter (NCC).
         chaining: u8,
+        /// True if the key is the K_gNB of other NAS keys, not an NH (TS 33.501 6.9.2.3.2).
+        renewed: bool,
     },
     /// PDU SESSION RESOURCE MODIFY CONFIRM.
     ModificationConfirmed {
@@ -155,7 +157,9 @@ impl<C> Event<C> {
             Event::TunnelModified { owner, psi } => Event::TunnelModified { owner, psi },
             Event::QosModified { owner, psi } => Event::QosModified { owner, psi },
             Event::Released { owner, cause } => Event::Released { owner, cause: cause_of(cause) },
-            Event::PathSwitched { owner, key, chaining } => Event::PathSwitched { owner, key, chaining },
+            Event::PathSwitched { owner, key, chaining, renewed } => {
+                Event::PathSwitched { owner, key, chaining, renewed }
+            }
             Event::PathSwitchFailed { owner } => Event::PathSwitchFailed { owner },
             Event::ModificationConfirmed { owner, failed } => Event::ModificationConfirmed { owner, failed },
             Event::ConfigurationReceived => Event::ConfigurationReceived,

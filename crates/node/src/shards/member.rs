@@ -113,6 +113,16 @@ pub struct Shard {
     metrics: Arc<Metrics>,
 }
 
+/// Returns the reply to an order about a UE: `None` if the SUPI is none, or if the shard does not
+/// answer in time.
+fn done(answer: Option<Option<bool>>) -> Reply {
+    match answer {
+        Some(Some(done)) => Reply::Done(done),
+        Some(None) => Reply::Busy,
+        None => Reply::Done(false),
+    }
+}
+
 impl Shard {
     /// Returns the host ID.
     pub fn host(&self) -> u16 {
@@ -130,12 +140,9 @@ impl Shard {
                 Reply::Metrics(self.metrics.render())
             }
             Request::Deregister { supi, reregister, cause } => {
-                match message::supi(supi).map(|supi| source.deregister(supi, reregister, cause)) {
-                    Some(Some(done)) => Reply::Done(done),
-                    Some(None) => Reply::Busy,
-                    None => Reply::Done(false),
-                }
+                done(message::supi(supi).map(|supi| source.deregister(supi, reregister, cause)))
             }
+            Request::Locate { supi } => done(message::supi(supi).map(|supi| source.locate(supi))),
             Request::Relocate { supi, upf } => match message::supi(supi).map(|supi| source.relocate(supi, &upf)) {
                 Some(Ok(())) => Reply::Done(true),
                 Some(Err(RelocateError::Busy)) => Reply::Busy,

@@ -69,6 +69,10 @@ pub(super) enum Request {
         supi: u64,
         upf: String,
     },
+    /// Requests the cell of a UE from its RAN node.
+    Locate {
+        supi: u64,
+    },
 }
 
 /// Messages of a shard.

@@ -63,6 +63,16 @@ impl ShardsSource {
         self.states.all().into_iter().enumerate().map(query).collect()
     }
 
+    /// Sends an order about a UE to each shard. Returns true if one has the UE, `None` if a shard
+    /// without an answer may have it.
+    fn order(&self, order: &Request) -> Option<bool> {
+        let replies = self.query(|_| Some(order.clone()));
+        if replies.iter().any(ShardAnswer::is_done) {
+            return Some(true);
+        }
+        replies.iter().all(|answer| matches!(answer.reply, Some(Reply::Done(false)))).then_some(false)
+    }
+
     /// Returns a page of the UEs of one shard after another; `None` if that shard does not answer.
     fn next_page(&self, query: &UeQuery) -> Option<UePage> {
         let (shard, after) = query.after.map_or((0, None), |after| (after >> SHARD_SHIFT, Some(after & AFTER)));
@@ -228,12 +238,11 @@ impl StatusSource for ShardsSource {
     }
 
     fn deregister(&self, supi: Supi, again: bool, cause: Option<DeregistrationCause>) -> Option<bool> {
-        let request = Request::Deregister { supi: supi.as_u64(), reregister: again, cause };
-        let replies = self.query(|_| Some(request.clone()));
-        if replies.iter().any(ShardAnswer::is_done) {
-            return Some(true);
-        }
-        replies.iter().all(|answer| matches!(answer.reply, Some(Reply::Done(false)))).then_some(false)
+        self.order(&Request::Deregister { supi: supi.as_u64(), reregister: again, cause })
+    }
+
+    fn locate(&self, supi: Supi) -> Option<bool> {
+        self.order(&Request::Locate { supi: supi.as_u64() })
     }
 
     fn relocate(&self, supi: Supi, to: &str) -> Result<(), RelocateError> {

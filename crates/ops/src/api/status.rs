@@ -119,6 +119,12 @@ pub trait StatusSource: Send + Sync {
         Err(RelocateError::NoCore)
     }
 
+    /// Requests the cell of a connected UE from its RAN node (TS 38.413 8.12.1). The status has the
+    /// answer. Returns true if there is such a UE, `None` if the core does not answer in time.
+    fn locate(&self, _supi: Supi) -> Option<bool> {
+        Some(false)
+    }
+
     /// Starts to drain a host: the cluster migrates its UEs to other hosts, and it leaves. The
     /// status shows the outcome.
     fn drain(&self, _host: u16) -> Result<(), DrainError> {
@@ -337,6 +343,10 @@ pub struct UeStatus {
     pub cm: String,
     /// Last known tracking area, as `PLMN-TAC`.
     pub tai: String,
+    /// Cell as `PLMN-CELL`, the latter in hexadecimal, if the UE is connected and the filter has
+    /// `reveal_supi`.
+    #[serde(default)]
+    pub cell: Option<String>,
     /// Serving gNB, if the UE is connected.
     pub gnb: Option<String>,
     /// ID of the serving RAN node as in [`GnbStatus::id`], if the UE is connected.

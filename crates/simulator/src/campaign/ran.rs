@@ -679,8 +679,12 @@ impl Ran {
         match event {
             NodeEvent::Nas(nas) => self.devices[n].ue.receive(&self.profile, nas, &mut out),
             NodeEvent::ContextSetup(key) => self.devices[n].ue.check_access_key(key, &mut out),
-            NodeEvent::PathSwitched { key, chaining } => {
-                self.devices[n].ue.check_next_hop(key, *chaining, &mut out);
+            NodeEvent::PathSwitched { key, chaining, renewed } => {
+                let ue = &mut self.devices[n].ue;
+                match *renewed {
+                    true => ue.check_access_key(key, &mut out),
+                    false => ue.check_next_hop(key, *chaining, &mut out),
+                }
                 if self.devices[n].wait == Some(UeWait::Switched) {
                     self.complete(network, n, true);
                 }

@@ -5,6 +5,7 @@ use crate::msisdn::MsisdnError;
 use crate::record::KeyError;
 use std::io;
 use vireo_core::subscription::{FORBIDDEN_AREAS, SERVICE_AREA};
+use vireo_types::limits::BIT_RATE;
 use vireo_types::{Dnn, DnnError, NetworkError, SupiError};
 
 /// Error of one record.
@@ -70,6 +71,11 @@ pub enum RecordProblem {
         SERVICE_AREA
     )]
     Areas,
+    #[error("service_area: give either allowed or not_allowed")]
+    ServiceArea,
+    /// Messages to RAN nodes have no higher rate, and stored contexts no room for one.
+    #[error("uplink_bps and downlink_bps are at most {} bit/s", BIT_RATE)]
+    BitRates,
     #[error("the subscription has no slice")]
     NoSlice,
     #[error("data network {0} has no session type")]
@@ -85,6 +91,9 @@ pub enum RecordProblem {
     /// A CSV line is not UTF-8.
     #[error("this is no text")]
     NotText,
+    /// The JSON value of the subscription has a field of another name.
+    #[error("subscription: there is no field {0:?}; correct or remove the name")]
+    UnknownField(String),
     /// The JSON value has not the fields of a record.
     #[error("{0}")]
     Json(String),

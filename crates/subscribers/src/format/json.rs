@@ -1,3 +1,4 @@
+use super::fields::{SUBSCRIPTION, unknown_field};
 use super::{Amf, FormatError, ImportBatch, Keys, RecordProblem, check, keys, parse_amf, parse_msisdn};
 use crate::record::{Subscriber, lab_subscription};
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,14 @@ pub fn read_json(input: impl Read) -> Result<Vec<Subscriber>, FormatError> {
 ///
 /// Returns the problem of the value, which repeats no key.
 pub fn read_record(value: Value, present: Option<&Subscriber>) -> Result<Subscriber, RecordProblem> {
+    let subscription = value.get("subscription");
+    if let Some(name) = subscription.and_then(|value| unknown_field(value, &SUBSCRIPTION)) {
+        return Err(RecordProblem::UnknownField(name.to_owned()));
+    }
+    let area = subscription.and_then(|value| value.get("service_area")).and_then(Value::as_object);
+    if area.is_some_and(|lists| lists.len() != 1) {
+        return Err(RecordProblem::ServiceArea);
+    }
     // Keys are strings. So an error about a wrong type can repeat a value only if it is a number,
     // which is not a key.
     let record: JsonSubscriber =

@@ -28,6 +28,7 @@
 
 mod csv;
 mod error;
+mod fields;
 mod json;
 
 use crate::msisdn::Msisdn;
@@ -36,7 +37,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::net::Ipv6Addr;
-use vireo_core::subscription::{FRAMED_ROUTES, is_gbr};
+use vireo_core::subscription::{FRAMED_ROUTES, Subscription, is_gbr};
+use vireo_types::limits::BIT_RATE;
 use vireo_types::{Network, PduSessionType, Supi};
 
 pub use csv::{CSV_COLUMNS, read_csv, write_csv};
@@ -161,6 +163,9 @@ pub fn check(record: Subscriber) -> Result<Subscriber, RecordProblem> {
     if !record.subscription.areas.is_valid() {
         return Err(RecordProblem::Areas);
     }
+    if !has_valid_rates(&record.subscription) {
+        return Err(RecordProblem::BitRates);
+    }
     for slice in &record.subscription.slices {
         if slice.snssai.sd.is_some_and(|sd| sd > 0xff_ffff) {
             return Err(RecordProblem::LongSliceDifferentiator);
@@ -188,6 +193,12 @@ pub fn check(record: Subscriber) -> Result<Subscriber, RecordProblem> {
         }
     }
     Ok(record)
+}
+
+/// Returns true if messages to RAN nodes can have the bit rates.
+fn has_valid_rates(subscription: &Subscription) -> bool {
+    let sessions = subscription.slices.iter().flat_map(|slice| &slice.dnns).map(|dnn| dnn.ambr);
+    sessions.chain([subscription.ambr]).all(|ambr| ambr.uplink_bps.max(ambr.downlink_bps) <= BIT_RATE)
 }
 
 #[cfg(test)]

@@ -178,9 +178,35 @@ fn areas_roundtrip_in_json_within_limits() {
         let error = read(wrong).expect_err("refused").to_string();
         assert!(error.contains("forbidden_areas has at most 64 and service_area 1 to 16"), "{error}");
     }
+    for wrong in [r#""service_area": {}"#, r#""service_area": {"allowed": [1], "not_allowed": [2]}"#] {
+        let error = read(wrong).expect_err("refused").to_string();
+        assert!(error.contains("either allowed or not_allowed"), "{error}");
+    }
+    let error = read(r#""suspnded": true"#).expect_err("a name of no field").to_string();
+    assert!(error.contains(r#"there is no field "suspnded""#), "{error}");
     let mut next = all.into_iter();
     let error = write_csv(Vec::new(), Keys::With, &mut || next.next()).expect_err("CSV has no columns for them");
     assert!(error.to_string().contains("export as JSON"), "{error}");
+}
+
+/// Contexts have no room for rates that no message has.
+#[test]
+fn rates_beyond_messages_are_refused() {
+    let text = |session: u64, ue: u64| {
+        let session = format!(r#"{{"uplink_bps": 1, "downlink_bps": {session}}}"#);
+        let ue = format!(r#"{{"uplink_bps": {ue}, "downlink_bps": 1}}"#);
+        let dnn = format!(r#"{{"dnn": "a", "types": ["ipv4"], "ambr": {session}, "five_qi": 9, "arp_priority": 8}}"#);
+        let slice = format!(r#"{{"snssai": {{"sst": 1}}, "dnns": [{dnn}]}}"#);
+        let subscription = format!(r#"{{"slices": [{slice}], "ambr": {ue}}}"#);
+        format!(r#"[{{"imsi": "999700000000001", "k": "{K}", "opc": "{OPC}", "subscription": {subscription}}}]"#)
+    };
+    let read = |session, ue| read_json(text(session, ue).as_bytes());
+    let most = 4_000_000_000_000;
+    assert_eq!(read(most, most).expect("read").len(), 1);
+    for (session, ue) in [(most + 1, 1), (1, most + 1), (1, u64::MAX)] {
+        let error = read(session, ue).expect_err("refused").to_string();
+        assert!(error.contains("at most 4000000000000 bit/s"), "{error}");
+    }
 }
 
 #[test]

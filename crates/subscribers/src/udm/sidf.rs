@@ -68,6 +68,17 @@ impl HomeNetworkKey {
         self.key.public_key().to_octets()
     }
 
+    /// Returns the public key of Profile B as an uncompressed point of 65 octets (SEC 1 2.3.3),
+    /// which some tools for USIMs need. Profile A has no other form.
+    pub fn uncompressed(&self) -> Option<Vec<u8>> {
+        use p256::elliptic_curve::sec1::ToSec1Point;
+        if self.profile() == Profile::A {
+            return None;
+        }
+        let point = p256::PublicKey::from_sec1_bytes(&self.public()).ok()?;
+        Some(point.to_sec1_point(false).as_bytes().to_vec())
+    }
+
     /// Returns the profile of the key.
     pub fn profile(&self) -> Profile {
         if self.key.scheme() == ProtectionScheme::PROFILE_A { Profile::A } else { Profile::B }
@@ -225,5 +236,19 @@ mod tests {
         assert_eq!(deconceal(&forged, &keys), Err(SuciError::MacMismatch));
         assert_eq!(deconceal(&a, &keys[1..]), Err(SuciError::MissingKey), "the other scheme's key");
         assert!(deconceal(&suci(3, "00"), &keys).is_err());
+    }
+
+    /// TS 33.501 C.4.4.1.
+    #[test]
+    fn public_key_of_profile_b_has_both_forms() {
+        let mut private = [0; 32];
+        let digits = "f1ab1074477ebcc7f554ea1c5fc368b1616730155e0041ac447d6301975fecda";
+        hex::decode_to_slice(digits, &mut private).expect("32 octets");
+        let key = HomeNetworkKey::new(2, Profile::B, &private).expect("a key");
+        let x = "72da71976234ce833a6907425867b82e074d44ef907dfb4b3e21c1c2256ebcd1";
+        let y = "5a7ded52fcbb097a4ed250e036c7b9c8c7004c4eedc4f068cd7bf8d3f900e3b4";
+        assert_eq!(hex::encode(key.public()), format!("02{x}"));
+        assert_eq!(key.uncompressed().map(hex::encode), Some(format!("04{x}{y}")));
+        assert_eq!(HomeNetworkKey::new(2, Profile::A, &private).expect("a key").uncompressed(), None);
     }
 }

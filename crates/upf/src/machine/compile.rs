@@ -176,7 +176,8 @@ fn acquire(
             true => !tables.is_in_pools(address),
             false => tables.may_be_tunnel_end(address),
         };
-        if far.tunnel.is_some_and(|tunnel| !is_usable(tunnel.address)) {
+        if let Some(tunnel) = far.tunnel.filter(|tunnel| !is_usable(tunnel.address)) {
+            tracing::warn!(peer = %tunnel.address, "tunnel end refused; see upf.tunnel-ends");
             return Err(Refused {
                 error: Error { cause: Cause::RULE_FAILURE, offending_ie: Some(OuterHeaderCreation::ID) },
                 rule: Some(FailedRuleId::Far(far.id)),

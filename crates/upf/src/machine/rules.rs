@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
 use std::net::IpAddr;
 use vireo_datapath::{Rate, Tunnel};
-use vireo_types::Teid;
+use vireo_types::{Teid, is_unicast};
 use vireo_wire::pfcp::*;
 
 /// Maximum number of rules of one kind in a session.
@@ -506,17 +506,4 @@ fn tunnel(ie: Option<&OuterHeaderCreation>, far: u32) -> Result<Option<Tunnel>, 
     let usable = ie.teid.zip(ie.peer()).filter(|(_, address): &(Teid, IpAddr)| is_unicast(*address));
     let (teid, address) = usable.ok_or(Refused::rule(FailedRuleId::Far(far)))?;
     Ok(Some(Tunnel { teid, address }))
-}
-
-/// Returns true if a node on another link can have the address. "This network", link-local,
-/// multicast, reserved and broadcast addresses belong to none (RFC 6890), and IPv4-mapped ones are
-/// not sent (RFC 4291 2.5.5.2).
-fn is_unicast(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => !matches!(v4.octets(), [0 | 224.., ..]) && !v4.is_link_local(),
-        IpAddr::V6(v6) => {
-            let is_local = v6.is_unicast_link_local() || v6.is_unspecified();
-            !is_local && !v6.is_multicast() && v6.to_ipv4_mapped().is_none()
-        }
-    }
 }

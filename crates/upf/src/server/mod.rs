@@ -304,6 +304,10 @@ fn start_over(
     if config.associations.is_open_at(n4.ip()) {
         warn!(%n4, "any control plane may use this UPF; list those that may in upf.control-planes");
     }
+    if config.accepts_any_tunnel_end() {
+        let n3 = config.n3_addresses();
+        warn!(?n3, "RAN nodes may name any address as tunnel end; list their networks in upf.tunnel-ends");
+    }
     info!("UPF: N4 {n4}, N3 {:?}, N6 {}", config.n3, config.tun);
     let (shared, view) = (Arc::default(), datapath.stats());
     let served = Arc::new(UpfShared::new(Upf::new(settings), socket, &datapath, wake.clone()));

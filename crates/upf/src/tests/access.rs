@@ -33,7 +33,8 @@ fn tunnel_to_ue_address_is_refused() {
     assert_eq!(b.tunnelled().last().map(|(teid, _)| *teid), Some(RAN_TEID), "the rule before holds");
 }
 
-/// UEs lose an address that a tunnel leads to: a RAN node could take their services away.
+/// UEs lose an address that a tunnel leads to: a RAN node could take their services away. Packets
+/// for the core could reach it through the UPF.
 #[test]
 fn tunnel_to_service_of_ues_is_refused() {
     let dns = Ipv4Addr::new(198, 51, 100, 53);
@@ -42,12 +43,17 @@ fn tunnel_to_service_of_ues_is_refused() {
     b.plane = plane(pool, Limits { records: 64, ..Limits::default() });
     let network = |address: Ipv4Addr, length| vireo_datapath::Network { address: address.into(), length };
     let reachable = Ipv4Addr::new(203, 0, 113, 7);
-    let access = Access { reachable: vec![network(reachable, 32)], ..Access::default() };
+    let core = Ipv4Addr::new(203, 0, 113, 5);
+    let own = vec![network(core, 32), network(Ipv4Addr::new(127, 0, 0, 0), 8)];
+    let access = Access { reachable: vec![network(reachable, 32)], core: own, ..Access::default() };
     b.plane.change(|tables, _| tables.set_access(access.clone()));
     let (seid, _) = b.session();
-    for service in [dns, reachable] {
+    for service in [dns, reachable, core, Ipv4Addr::LOCALHOST] {
         assert_eq!(b.modify(seid, &forward_to(RAN_TEID, service.into(), None)).cause, Cause::RULE_FAILURE, "{service}");
     }
+    // A gNB on the machine of the core.
+    b.plane.change(|tables, _| tables.set_peer(Ipv4Addr::LOCALHOST.into(), vireo_datapath::Use::Node, true));
+    assert_eq!(b.modify(seid, &forward_to(RAN_TEID, Ipv4Addr::LOCALHOST.into(), None)).cause, Cause::REQUEST_ACCEPTED);
     let elsewhere = Ipv4Addr::new(203, 0, 113, 8);
     assert_eq!(b.modify(seid, &forward_to(RAN_TEID, elsewhere.into(), None)).cause, Cause::REQUEST_ACCEPTED);
     let tunnel_ends = vec![network(Ipv4Addr::new(192, 0, 2, 0), 24)];

@@ -250,7 +250,8 @@ fn tunnel_to_upf_itself_is_refused() {
     let mut b = bench();
     let (seid, teid) = b.session();
     b.modify(seid, &forward(RAN_TEID));
-    for address in ["192.0.2.1", "169.254.169.254", "0.1.2.3", "240.0.0.1", "fe80::1", "::ffff:192.0.2.1"] {
+    let own = ["192.0.2.1", "::ffff:192.0.2.1", "::ffff:127.0.0.1"];
+    for address in own.into_iter().chain(["169.254.169.254", "0.1.2.3", "240.0.0.1", "fe80::1", "ff05::2", "::"]) {
         let address: IpAddr = address.parse().expect("one");
         let response = b.modify(seid, &forward_to(teid, address, None));
         let refused = (Cause::RULE_FAILURE, Some(FailedRuleId::Far(2)));

@@ -39,5 +39,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     println!();
     println!("# For USIMs: protection scheme {}, key identifier {}, public key", args.profile as u8 + 1, args.id);
     println!("# {}", hex::encode(key.public()));
+    if let Some(point) = key.uncompressed() {
+        println!("# The same key as an uncompressed point:");
+        println!("# {}", hex::encode(point));
+    }
     Ok(())
 }

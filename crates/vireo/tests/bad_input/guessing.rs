@@ -1,9 +1,10 @@
-//! RAN nodes that guess the AMF-UE-NGAP-IDs of other RAN nodes' UEs.
+//! RAN nodes that guess AMF-UE-NGAP-IDs and short MACs of other RAN nodes' UEs.
 
 use crate::assert_serves_another;
 use crate::core::Core;
 use crate::device::Device;
 use crate::messages;
+use crate::ports::free_port;
 use crate::ran::Ran;
 use std::net::Ipv4Addr;
 use vireo_wire::ngap::{NGAPPDU, NgapPduKind};
@@ -52,6 +53,58 @@ fn guessed_path_switches_are_refused() {
     assert_eq!(refused(&core), 2.0);
     honest.send(1, &messages::path_switch(device.amf_id, 9));
     honest.expect("a path switch at another address", is_failure);
+    assert_eq!(refused(&core), 2.0);
+    device.assert_served(&mut ran, "after the guesses");
+    assert_serves_another(&mut core, 2);
+}
+
+/// Returns an INITIAL UE MESSAGE of an eNB with SERVICE REQUEST (TS 24.301 8.2.25).
+fn service_request(enb_id: u32, tmsi: u32, short_mac: u16) -> Vec<u8> {
+    use vireo_wire::s1ap::*;
+    let [a, b] = short_mac.to_be_bytes();
+    let plmn = PLMNidentity(TBCDSTRING([0x99, 0xf9, 0x07]));
+    let pdu = build_s1ap!(
+        InitiatingMessage,
+        initialUEMessage,
+        InitialUEMessage,
+        eNB_UE_S1AP_ID(enb_id),
+        NAS_PDU(vec![0xc7, 0, a, b]),
+        TAI(helpers::tai(plmn, [0, 1])),
+        EUTRAN_CGI(EUTRANCGI::new(plmn, CellIdentity(Bits::low(1, 28)), None)),
+        RRC_Establishment_Cause(RRCEstablishmentCause::mo_Data),
+        S_TMSI(STMSI::new(MMECode([0x40]), MTMSI(tmsi.to_be_bytes()), None)),
+    );
+    pdu.and_then(|pdu| pdu.encode()).expect("it encodes")
+}
+
+/// A short MAC has 16 bits. An eNB that found it would get the UE's context (TS 24.301 5.6.1).
+#[test]
+fn guessed_short_macs_are_refused() {
+    let udp_port = free_port();
+    let mut core = Core::start(2, &format!("[s1]\naddresses = [\"127.0.0.1\"]\nudp-port = {udp_port}\n"));
+    let mut ran = Ran::set_up(&core, 1);
+    let mut enb = Ran::set_up_s1(&core, udp_port, Ipv4Addr::new(127, 0, 0, 2));
+    let mut device = Device::new(1);
+    device.register(&mut ran);
+    let tmsi = device.guti.expect("a 5G-GUTI").tmsi();
+    let refused = |core: &Core| core.metric("vireo_n2_refused_total{reason=\"guessing\"}");
+    let mut number = 0;
+    let mut request = |tmsi: u32| {
+        number += 1;
+        enb.send(1, &service_request(number, tmsi, number as u16));
+        // SERVICE REJECT, and UE CONTEXT RELEASE COMMAND.
+        enb.expect_s1("a service request", [0x00, 11]);
+        enb.expect_s1("a rejected UE", [0x00, 23]);
+    };
+    // An S-TMSI of no UE is no guess.
+    for _ in 0..2 * GUESSES {
+        request(!tmsi);
+    }
+    for _ in 0..GUESSES {
+        request(tmsi);
+    }
+    assert_eq!(refused(&core), 0.0);
+    (0..2).for_each(|_| request(tmsi));
     assert_eq!(refused(&core), 2.0);
     device.assert_served(&mut ran, "after the guesses");
     assert_serves_another(&mut core, 2);

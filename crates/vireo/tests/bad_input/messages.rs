@@ -15,6 +15,13 @@ pub(crate) fn ng_setup(gnb: u32) -> Vec<u8> {
     ng_setup_with(gnb, network(), &[helpers::s_nssai(1, None)])
 }
 
+/// Returns pycrate's S1 SETUP REQUEST: TAC 1.
+pub(crate) fn s1_setup() -> Vec<u8> {
+    let golden = include_str!("../../../../tests/reference/golden_eps.txt");
+    let line = golden.lines().find_map(|line| line.strip_prefix("S1SetupRequest ")).expect("a golden");
+    hex::decode(line).expect("octets")
+}
+
 /// Returns an NG SETUP REQUEST with another network or other slices.
 pub(crate) fn ng_setup_with(gnb: u32, plmn: PLMNIdentity, slices: &[SNSSAI]) -> Vec<u8> {
     ng_setup_in(gnb, vec![SupportedTAItem::new(TAC([0, 0, 1]), broadcast(&[plmn], slices), None)])

@@ -12,6 +12,9 @@ use vireo_types::AssocId;
 use vireo_wire::ngap::{NGAP_PDU, NGAPPDU, NgapPduKind};
 
 pub(crate) const NGAP: u32 = 60;
+const S1AP: u32 = 18;
+/// SCTP port of S1.
+const S1_PORT: u16 = 36412;
 /// Maximum wait for an answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 /// Time without messages that counts as silence.
@@ -24,6 +27,7 @@ pub(crate) struct Ran {
     received: Receiver<Received>,
     waker: Waker,
     up: bool,
+    ppid: u32,
     record: Option<File>,
 }
 
@@ -58,20 +62,27 @@ impl Ran {
 
     /// Opens an association from another address.
     fn connect_from(core: &Core, address: Ipv4Addr) -> Self {
+        Ran::connect_to(core, address, (core.udp_port, SCTP_PORT), NGAP)
+    }
+
+    /// Opens an association with a UDP and an SCTP port of the core.
+    fn connect_to(core: &Core, address: Ipv4Addr, (udp_port, port): (u16, u16), ppid: u32) -> Self {
         let config = Config {
             driver: Driver::UserspaceUdp,
             addresses: vec![address.into()],
             udp_local_port: 0,
-            udp_remote_port: core.udp_port,
+            udp_remote_port: udp_port,
             ..Config::default()
         };
         let mut endpoint = vireo_sctp::bind(&config).expect("an SCTP endpoint");
-        let assoc = endpoint.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, SCTP_PORT))).expect("an association");
+        let assoc = endpoint.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).expect("an association");
         let (commands, todo) = sync_channel(QUEUE);
         let (events, received) = sync_channel(QUEUE);
         let waker = endpoint.waker();
         std::thread::spawn(move || poll(endpoint, assoc, &todo, &events));
-        let mut ran = Ran { commands, received, waker, up: false, record: record() };
+        // The witnesses read NGAP.
+        let record = record().filter(|_| ppid == NGAP);
+        let mut ran = Ran { commands, received, waker, up: false, ppid, record };
         let deadline = Instant::now() + ANSWER;
         while !ran.up {
             assert!(Instant::now() < deadline, "no association:\n{}", core.log());
@@ -85,6 +96,24 @@ impl Ran {
         Ran::set_up_from(core, gnb, Ipv4Addr::LOCALHOST)
     }
 
+    /// Opens an association with S1 at this UDP port of the core, and performs S1 Setup.
+    pub(crate) fn set_up_s1(core: &Core, udp_port: u16, address: Ipv4Addr) -> Self {
+        let mut ran = Ran::connect_to(core, address, (udp_port, S1_PORT), S1AP);
+        ran.send(0, &messages::s1_setup());
+        ran.expect_s1("S1 Setup", [0x20, 17]);
+        ran
+    }
+
+    /// Waits for a message of S1 with these first octets.
+    pub(crate) fn expect_s1(&mut self, what: &str, head: [u8; 2]) {
+        while let Some((_, octets)) = self.next(ANSWER) {
+            if octets.starts_with(&head) {
+                return;
+            }
+        }
+        panic!("{what}: no answer (association up: {})", self.up);
+    }
+
     /// As `set_up`, from another address.
     pub(crate) fn set_up_from(core: &Core, gnb: u32, address: Ipv4Addr) -> Self {
         let mut ran = Ran::connect_from(core, address);
@@ -93,9 +122,9 @@ impl Ran {
         ran
     }
 
-    /// Sends an NGAP PDU or arbitrary octets.
+    /// Sends a PDU or arbitrary octets.
     pub(crate) fn send(&mut self, stream: u16, octets: &[u8]) {
-        self.send_as(stream, NGAP, octets);
+        self.send_as(stream, self.ppid, octets);
     }
 
     /// Sends octets with any PPID.
@@ -116,7 +145,7 @@ impl Ran {
         loop {
             match self.received.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Received::Message(stream, ppid, octets)) => {
-                    assert_eq!(ppid, NGAP, "the core sends NGAP with PPID 60");
+                    assert_eq!(ppid, self.ppid, "the core sends NGAP with PPID 60, S1AP with 18");
                     if let Some(file) = &mut self.record {
                         file.write_all(format!("{stream} {}\n", hex::encode(&octets)).as_bytes()).expect("room");
                     }

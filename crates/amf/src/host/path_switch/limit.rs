@@ -1,11 +1,11 @@
-//! Budgets of PATH SWITCH REQUESTs that name no connection, by peer.
+//! Budgets of requests with guessed identifiers or MACs, by peer.
 
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use vireo_types::{Duration, Instant};
 
 /// Failures of one peer until its requests are refused. A few are normal: a UE may lose its
-/// connection during the handover.
+/// connection during the handover, or its keys.
 const MAX_FAILURES: u32 = 32;
 /// Time after which one failure is forgotten.
 const FORGET_INTERVAL: Duration = Duration::from_secs(5);
@@ -35,15 +35,16 @@ impl Failures {
 
 /// Failures of each peer, by [`vireo_types::machine_address`].
 #[derive(Debug, Default)]
-pub(in crate::host) struct PathSwitchLimit(FxHashMap<Option<IpAddr>, Failures>);
+pub(in crate::host) struct GuessLimit(FxHashMap<Option<IpAddr>, Failures>);
 
-impl PathSwitchLimit {
+impl GuessLimit {
     /// Returns true if the requests of a peer are refused at present.
     pub(in crate::host) fn refuses(&self, peer: Option<IpAddr>, now: Instant) -> bool {
         self.0.get(&peer).is_some_and(|failures| now < failures.refusal_end)
     }
 
-    /// Counts a request that named no connection. Returns true if it begins a refusal.
+    /// Counts a request that named no connection, or had a wrong MAC. Returns true if it begins a
+    /// refusal.
     pub(in crate::host) fn add_failure(&mut self, peer: Option<IpAddr>, now: Instant) -> bool {
         if self.0.len() >= MAX_PEERS && !self.0.contains_key(&peer) {
             self.make_room(now);
@@ -87,7 +88,7 @@ mod tests {
 
     #[test]
     fn guessing_peer_is_refused_for_a_minute() {
-        let mut limit = PathSwitchLimit::default();
+        let mut limit = GuessLimit::default();
         let begins: Vec<bool> = (0..MAX_FAILURES).map(|_| limit.add_failure(peer(1), at(0))).collect();
         assert_eq!(begins.iter().position(|begins| *begins), Some(MAX_FAILURES as usize - 1));
         assert!(limit.refuses(peer(1), at(0)) && limit.refuses(peer(1), at(59)) && !limit.refuses(peer(2), at(0)));
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn rare_failures_never_begin_a_refusal() {
-        let mut limit = PathSwitchLimit::default();
+        let mut limit = GuessLimit::default();
         for n in 0..10_000 {
             assert!(!limit.add_failure(peer(1), at(n * 5)), "{n}");
         }
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn number_of_peers_is_bounded() {
-        let mut limit = PathSwitchLimit::default();
+        let mut limit = GuessLimit::default();
         let begins = (0..MAX_FAILURES).filter(|_| limit.add_failure(peer(0), at(0))).count();
         let others = (1..5000).filter(|number| limit.add_failure(peer(*number), at(0))).count();
         assert_eq!((begins, others), (1, 0));

@@ -1,7 +1,7 @@
 //! UEs of other hosts in guest slots of the region.
 
 use crate::host::deferred_event::DeferredEvent;
-use crate::host::path_switch::PathSwitchLimit;
+use crate::host::path_switch::GuessLimit;
 use crate::worker::region_layout;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -46,7 +46,9 @@ pub(in crate::host) struct Guests {
     /// The first one first.
     pub(super) reports: VecDeque<WaitingReport>,
     /// Peers whose path switches the owners decide about.
-    pub(in crate::host) path_switches: PathSwitchLimit,
+    pub(in crate::host) path_switches: GuessLimit,
+    /// Peers whose SERVICE REQUESTs of EPS the owners decide about.
+    pub(in crate::host) short_macs: GuessLimit,
 }
 
 impl Default for Guests {
@@ -58,7 +60,8 @@ impl Default for Guests {
             free,
             swept: Instant::default(),
             reports: VecDeque::new(),
-            path_switches: PathSwitchLimit::default(),
+            path_switches: GuessLimit::default(),
+            short_macs: GuessLimit::default(),
         }
     }
 }

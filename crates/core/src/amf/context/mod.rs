@@ -121,7 +121,8 @@ pub struct Reachability {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_node: Option<AssocId>,
     /// Information on Recommended Cells and RAN Nodes for Paging of that node (TS 38.413
-    /// 9.3.1.100), with its PER encoding; empty if there is none.
+    /// 9.3.1.100), or on Recommended Cells and eNBs for Paging (TS 36.413 9.1.4.7), with its PER
+    /// encoding; empty if there is none.
     #[serde(default, with = "crate::octets", skip_serializing_if = "Vec::is_empty")]
     pub recommended: Vec<u8>,
 }
@@ -259,6 +260,11 @@ impl UeContext {
         self.handover.as_ref().is_some_and(handover::Handover::is_in_progress)
     }
 
+    /// Returns true if a path switch is in progress: its request has no answer yet.
+    pub fn is_switching_path(&self) -> bool {
+        matches!(self.handover, Some(handover::Handover::Switching(_)))
+    }
+
     /// Returns true if the UE was commanded from one RAN node to another and is not known to have
     /// arrived.
     pub fn is_between_nodes(&self) -> bool {
@@ -291,15 +297,20 @@ impl UeContext {
         self.connection.map(|connection| connection.assoc).into_iter().chain(target)
     }
 
-    /// Returns the UE-AMBR for the RAN node. A gNB limits the subscribed one to the sum of the
-    /// Session-AMBRs by itself (TS 23.501 5.7.1.8); in EPS the MME does (TS 23.401 4.7.3).
+    /// Returns the UE-AMBR for the RAN node of the UE.
     pub fn ambr(&self) -> Ambr {
+        self.ambr_in(self.dialect())
+    }
+
+    /// Returns the UE-AMBR for a RAN node of this dialect. A gNB limits the subscribed one to the
+    /// sum of the Session-AMBRs by itself (TS 23.501 5.7.1.8); in EPS the MME does (TS 23.401
+    /// 4.7.3).
+    pub(crate) fn ambr_in(&self, dialect: Dialect) -> Ambr {
         let subscribed = self.subscription.as_ref().map(|s| s.ambr).unwrap_or_default();
-        if self.dialect() == Dialect::Nr {
+        if dialect == Dialect::Nr {
             return subscribed;
         }
-        let is_used = |s: &&SmContext| s.is_live() && !matches!(s.stage, crate::smf::Stage::Releasing { .. });
-        let used = self.sessions.iter().filter(is_used).map(|session| session.terms.ambr);
+        let used = self.sessions.iter().filter(|session| session.remains()).map(|session| session.terms.ambr);
         let sum = used.fold(Ambr { uplink_bps: 0, downlink_bps: 0 }, |sum, ambr| Ambr {
             uplink_bps: sum.uplink_bps.saturating_add(ambr.uplink_bps),
             downlink_bps: sum.downlink_bps.saturating_add(ambr.downlink_bps),
@@ -349,7 +360,9 @@ impl UeContext {
             Some(Procedure::Authentication(a)) => Some(a.deadline()),
         };
         let ran = self.connection.and_then(|c| match c.ran {
-            RanContext::SettingUp { deadline } | RanContext::Releasing { deadline } => Some(deadline),
+            RanContext::SettingUp { deadline }
+            | RanContext::Rekeying { deadline, .. }
+            | RanContext::Releasing { deadline } => Some(deadline),
             RanContext::None | RanContext::Secured | RanContext::SetUp => None,
         });
         let sessions = self.sessions.iter().filter_map(crate::smf::deadline).min();

@@ -156,7 +156,8 @@ pub(crate) use paging_priority;
 pub struct ExtendedDrx {
     /// eDRX value: the coding of the cycle, 0 to 15; with [`ExtendedDrx::NR`] it is that of NR.
     pub cycle: u8,
-    /// Coding of the paging time window, 0 to 15.
+    /// Coding of the paging time window, 0 to 15; with [`ExtendedDrx::LONG`] that of the second
+    /// octet of the IE, 0 to 31.
     pub window: u8,
 }
 
@@ -177,6 +178,8 @@ impl DrxCycle {
 impl ExtendedDrx {
     /// Mark of a cycle in the coding of NR.
     pub const NR: u8 = 0x80;
+    /// Mark of an extended paging time window of NR, which the second octet of the IE has.
+    pub const LONG: u8 = 0x80;
 
     /// Returns the parameters in the first octet of the IE, in the coding of E-UTRA.
     pub fn from_octet(octet: u8) -> Self {
@@ -188,15 +191,31 @@ impl ExtendedDrx {
         ExtendedDrx { cycle: self.cycle | ExtendedDrx::NR, ..self }
     }
 
+    /// Returns the parameters with the window in the second octet of the IE, if that is present. In
+    /// NR it replaces that of the first octet.
+    pub fn with_long_window(self, octet: Option<u8>) -> Self {
+        octet.map_or(self, |octet| ExtendedDrx { window: octet & 31 | ExtendedDrx::LONG, ..self })
+    }
+
     /// Returns true if the parameters are those of NR.
     pub fn is_nr(self) -> bool {
         self.cycle & ExtendedDrx::NR != 0
     }
 
-    /// Returns the octet of the IE. Its second octet has longer windows of NR, which are not
-    /// granted.
-    pub fn octet(self) -> u8 {
-        self.window << 4 | self.cycle & 15
+    /// Returns the octets of the IE. It has a second one if the UE has sent one.
+    pub fn octets(self) -> Vec<u8> {
+        let window = self.window_value();
+        let mut octets = vec![window.min(15) << 4 | self.cycle & 15];
+        octets.extend((self.window & ExtendedDrx::LONG != 0).then_some(window));
+        octets
+    }
+
+    /// Returns the value of the window, 0 to 31: 1.28 s for 0, and as much for each further one.
+    pub(crate) fn window_value(self) -> u8 {
+        match self.window & ExtendedDrx::LONG {
+            0 => self.window & 15,
+            _ => self.window & 31,
+        }
     }
 
     /// Returns the cycle in hyperframes of 10.24 s; `None` for a cycle without paging hyperframe:
@@ -228,7 +247,7 @@ impl ExtendedDrx {
 
     /// Returns the paging time window.
     pub fn window(self) -> Duration {
-        Duration::from_millis((u64::from(self.window & 15) + 1) * 1280)
+        Duration::from_millis((u64::from(self.window_value()) + 1) * 1280)
     }
 }
 

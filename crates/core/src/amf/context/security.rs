@@ -427,6 +427,12 @@ impl NasSecurity {
         self.kgnb(count)
     }
 
+    /// Returns the KgNB of [`NasSecurity::begin_access`] as the NH of a path switch that crosses
+    /// its renewal: with NCC 0 (TS 33.501 6.9.2.3.2).
+    pub fn renewed_hop(&mut self) -> NextHop {
+        NextHop { nh: self.initial_kgnb(), ncc: 0 }
+    }
+
     /// Returns the COUNT of the message that was accepted last.
     pub(super) fn last_uplink(&self) -> u32 {
         self.uplink.saturating_sub(1)

@@ -2,6 +2,7 @@
 
 use super::network_deregistration;
 use crate::amf::context::{Procedure, RanContext};
+use crate::amf::n2::Cause;
 use crate::amf::procedures::authentication::{self, Authenticating, Next};
 use crate::amf::procedures::common::areas;
 use crate::amf::procedures::common::security_setup::{self, Progress, SecuritySetup};
@@ -9,6 +10,8 @@ use crate::amf::procedures::common::service::RequestedService;
 use crate::amf::procedures::{configuration_update, registration, service_request};
 use crate::step::{Note, StepContext};
 use crate::subscription::{AuthenticationError, AuthenticationVector};
+use vireo_types::Dialect;
+use vireo_wire::ngap::CauseRadioNetwork;
 
 /// Runs a step of the security sub-procedure of the procedure in progress. Its messages count as
 /// unexpected if there is none.
@@ -87,6 +90,29 @@ pub(super) fn renew_keys(ctx: &mut StepContext<'_, '_>) {
     if is_set_up && is_free && ctx.ue.is_registered() && security_setup::are_keys_used_up(ctx) {
         let next = authentication::begin(ctx, None);
         proceed(ctx, next);
+    }
+}
+
+/// Handles UE CONTEXT MODIFICATION RESPONSE: the RAN node has taken a renewed key into use.
+pub(super) fn on_key_renewed(ctx: &mut StepContext<'_, '_>) {
+    if let Some(connection) = &mut ctx.ue.connection
+        && connection.ran.is_rekeying()
+    {
+        connection.ran = RanContext::SetUp;
+    }
+}
+
+/// Handles UE CONTEXT MODIFICATION FAILURE. A RAN node that has not taken a renewed key into use
+/// loses the UE. While it hands the UE over by Xn or X2, the path switch is awaited, with which the
+/// target gets the key, until the deadline of the response.
+pub(super) fn on_modification_failure(ctx: &mut StepContext<'_, '_>, cause: &Cause) {
+    ctx.note(Note::fault("context-modification-failure"));
+    let Some(RanContext::Rekeying { former, .. }) = ctx.ue.connection.map(|connection| connection.ran) else { return };
+    let is_handed_over = matches!(cause, Cause::radioNetwork(CauseRadioNetwork::xn_handover_triggered));
+    let can_switch = former.is_some() || ctx.ue.dialect() == Dialect::Nr;
+    if !is_handed_over || !can_switch {
+        super::abort_procedure(ctx);
+        ctx.release(registration::network_release());
     }
 }
 

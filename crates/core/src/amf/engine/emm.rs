@@ -219,9 +219,23 @@ fn esm(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: NasEsmMess
         }
     } else if ctx.ue.is_registered() {
         session::eps::uplink(ctx, header, &message, plain);
+        if denies_bearer(&message) {
+            registration::eps::end_without_bearer(ctx);
+            super::detach_without_bearer(ctx);
+        }
     } else {
         ctx.send_status_98();
     }
+}
+
+/// Returns true for messages of a UE that may not have the bearer (6.4.1.4, 6.4.3.4, 6.7).
+fn denies_bearer(message: &NasEsmMessage) -> bool {
+    matches!(
+        message,
+        NasEsmMessage::ActivateDefaultEpsBearerContextReject(_)
+            | NasEsmMessage::ModifyEpsBearerContextReject(_)
+            | NasEsmMessage::EsmStatus(_)
+    )
 }
 
 /// Handles ATTACH REQUEST, whose plain octets are `plain`.

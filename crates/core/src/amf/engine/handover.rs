@@ -72,14 +72,16 @@ pub(super) fn on_other_connection(
     // Messages of different associations are not ordered: one that the source of an Xn handover
     // sent earlier may arrive after the path switch. The context does not have its RAN-UE-NGAP-ID.
     // NAS messages are verified under the UE's keys; the others concern a session.
-    let has_left_source = matches!(ctx.ue.handover, Some(handover::Handover::Switching(_)))
-        && ctx.ue.connection.is_some_and(|c| c.amf_id == amf_id && c.assoc != assoc);
+    let has_left_source =
+        ctx.ue.is_switching_path() && ctx.ue.connection.is_some_and(|c| c.amf_id == amf_id && c.assoc != assoc);
     if has_left_source {
         match message {
             UeMessage::UplinkNas { nas, .. } => super::uplink_nas(ctx, &nas),
             UeMessage::SessionReleaseResponse { .. } => super::ue_message(ctx, message),
             // The Path Switch Request named the sessions that the target has.
             UeMessage::ContextSetupResponse { .. } | UeMessage::SessionSetupResponse { .. } => {}
+            // The target gets a renewed key with the answer to its request.
+            UeMessage::ContextModificationResponse | UeMessage::ContextModificationFailure { .. } => {}
             message => return Ok(Some(message)),
         }
         return Ok(None);
@@ -104,7 +106,12 @@ pub(super) fn on_other_connection(
             {
                 super::abort_procedure(ctx);
             }
+            // HANDOVER REQUEST to an eNB had the UE-AMBR with bearers that it has not admitted.
+            let before = ctx.ue.ambr_in(assoc.dialect());
             handover::notified(ctx, location);
+            if ctx.ue.dialect() == assoc.dialect() {
+                super::change_ambr(ctx, before);
+            }
         }
         // The target aborts: for its own reasons, or because it does not know the UE.
         UeMessage::ReleaseRequest { .. } | UeMessage::Error(_) => handover::target_lost(ctx),

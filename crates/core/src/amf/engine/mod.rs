@@ -22,7 +22,7 @@ use crate::amf::procedures::{
 };
 use crate::amf::ran::{self, ResetItem};
 use crate::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
-use crate::smf::{Input, N2Sm, SmContext, Stage};
+use crate::smf::{Input, N2Sm, SmContext};
 use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
 use crate::subscription::{Ambr, AuthenticationError, AuthenticationVector, Subscription};
 use serde::{Deserialize, Serialize};
@@ -127,6 +127,8 @@ pub enum Event<'a> {
         /// True if the UE may have had this event before, when it could not be served.
         is_repeated: bool,
     },
+    /// The operator requests the cell where the UE is.
+    Locate,
     /// First message of an NG connection.
     #[serde(skip)]
     Initial {
@@ -180,13 +182,14 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
             subscription::apply_change(&mut ctx, subscription, is_repeated)
         }
         Event::Relocate { upf } => session::relocate(&mut ctx, upf),
+        Event::Locate => request_cell(&mut ctx),
         Event::Smf { number, request, response, sm_context } => {
             smf_events::on_answer(&mut ctx, number, request, (response, sm_context))
         }
         Event::Transfer(transfer) => smf_events::transfer(&mut ctx, transfer),
         Event::SmContextReleased { number } => smf_events::on_release(&mut ctx, number),
     }
-    let switches = matches!(ctx.ue.handover, Some(procedures::handover::Handover::Switching(_)));
+    let switches = ctx.ue.is_switching_path();
     procedures::handover::proceed(&mut ctx);
     if switches && ctx.ue.handover.is_none() {
         detach_without_bearer(&mut ctx);
@@ -212,8 +215,7 @@ pub fn step(ue: &mut UeContext, event: Event<'_>, env: &mut Env<'_>) -> StepOutp
 /// Returns the connection of a RAN node that has the context of the UE. After PATH SWITCH REQUEST
 /// it does once it has the answer (TS 38.413 10.6: the first returned message).
 fn served_at(ue: &UeContext) -> Option<(AssocId, RanUeNgapId)> {
-    let switches = matches!(ue.handover, Some(procedures::handover::Handover::Switching(_)));
-    let served = ue.connection.filter(|connection| connection.ran == RanContext::SetUp && !switches);
+    let served = ue.connection.filter(|connection| connection.ran.is_set_up() && !ue.is_switching_path());
     served.map(|connection| (connection.assoc, connection.ran_id))
 }
 
@@ -221,7 +223,15 @@ fn served_at(ue: &UeContext) -> Option<(AssocId, RanUeNgapId)> {
 fn request_location(ctx: &mut StepContext<'_, '_>, before: Option<(AssocId, RanUeNgapId)>) {
     let now = served_at(ctx.ue);
     if ctx.env.config.ran.requests_location && now.is_some() && now != before {
-        ctx.send(access::location_reporting_control);
+        ctx.send(|c| access::location_reporting_control(c, false));
+    }
+}
+
+/// Requests one report of the cell of a connected UE, which the connection then has. An idle UE is
+/// not paged.
+fn request_cell(ctx: &mut StepContext<'_, '_>) {
+    if served_at(ctx.ue).is_some() && !ctx.ue.is_between_nodes() {
+        ctx.send(|c| access::location_reporting_control(c, true));
     }
 }
 
@@ -547,7 +557,10 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
         }
         UeMessage::SessionSetupResponse { set_up, failed } => {
             session::transfers(ctx, N2Sm::SetupResponse, set_up);
+            // E-RAB SETUP REQUEST had the UE-AMBR with the refused bearer.
+            let before = ctx.ue.ambr();
             session::transfers(ctx, N2Sm::SetupUnsuccessful, failed);
+            change_ambr(ctx, before);
         }
         UeMessage::SessionReleaseResponse { released } => session::transfers(ctx, N2Sm::ReleaseResponse, released),
         UeMessage::SessionModifyResponse { modified, failed } => {
@@ -571,15 +584,8 @@ fn ue_message(ctx: &mut StepContext<'_, '_>, message: UeMessage) {
         UeMessage::SecondaryRatUsage { uplink, downlink } => {
             ctx.note(Note::SecondaryRatUsage { uplink, downlink });
         }
-        UeMessage::ContextModificationResponse => context_is_set_up(ctx),
-        UeMessage::ContextModificationFailure => {
-            ctx.note(Note::fault("context-modification-failure"));
-            // The RAN node has not taken the key into use that follows from the new NAS keys.
-            if ctx.ue.connection.is_some_and(|c| matches!(c.ran, RanContext::SettingUp { .. })) {
-                abort_procedure(ctx);
-                ctx.release(registration::network_release());
-            }
-        }
+        UeMessage::ContextModificationResponse => authentication::on_key_renewed(ctx),
+        UeMessage::ContextModificationFailure { cause } => authentication::on_modification_failure(ctx, &cause),
         UeMessage::RadioCapability { own, other } => radio_capability(ctx, own, other),
         UeMessage::Error(cause) => {
             ctx.note(Note::fault("error-indication-received"));
@@ -630,9 +636,8 @@ fn radio_capability(ctx: &mut StepContext<'_, '_>, own: RadioCapability, other: 
 /// Detaches a UE of EPS that has no bearer any more, and has it attach again (TS 23.401 5.4.4.1,
 /// 5.5.1.1.2 step 6).
 fn detach_without_bearer(ctx: &mut StepContext<'_, '_>) {
-    let remains = |s: &SmContext| s.is_live() && !matches!(s.stage, Stage::Releasing { .. });
     let needs_one = ctx.ue.dialect() == Dialect::Eps && !ctx.ue.ciot().without_pdn;
-    let has_none = needs_one && !ctx.ue.sessions.iter().any(remains);
+    let has_none = needs_one && !ctx.ue.sessions.iter().any(SmContext::remains);
     if has_none && ctx.ue.is_registered() && ctx.ue.procedure.is_none() {
         let procedure = deregistration::by_network(ctx, true, None);
         ctx.ue.procedure = procedure.map(Procedure::Deregistration);
@@ -752,7 +757,7 @@ fn deadline(ctx: &mut StepContext<'_, '_>) {
         other => ctx.ue.procedure = other,
     }
     match ctx.ue.connection.map(|c| c.ran) {
-        Some(RanContext::SettingUp { deadline }) if deadline <= now => {
+        Some(RanContext::SettingUp { deadline } | RanContext::Rekeying { deadline, .. }) if deadline <= now => {
             ctx.note(Note::fault("context-setup-timeout"));
             abort_procedure(ctx);
             ctx.release(registration::network_release());

@@ -8,7 +8,7 @@ use super::{change_ambr, deregister};
 use crate::amf::access;
 use crate::amf::context::{RanContext, Registration};
 use crate::amf::procedures::common::{areas, configured_nssai, moves, user_plane};
-use crate::smf::{self, Input, SmContext, Stage};
+use crate::smf::{self, Input, SmContext};
 use crate::step::{Kind, Note, StepContext};
 use crate::subscription::{AreaRestrictions, Subscription};
 use std::num::NonZeroU16;
@@ -86,7 +86,9 @@ fn change_rfsp(ctx: &mut StepContext<'_, '_>, before: Option<NonZeroU16>) {
     };
     match connection.ran {
         RanContext::SetUp if !ctx.ue.is_in_handover() => ctx.send(|c| access::rfsp_modification_request(c, rfsp)),
-        RanContext::SetUp | RanContext::SettingUp { .. } if ctx.ue.dialect() == Dialect::Nr => {
+        RanContext::SetUp | RanContext::SettingUp { .. } | RanContext::Rekeying { .. }
+            if ctx.ue.dialect() == Dialect::Nr =>
+        {
             ctx.ue.pending.areas = true;
         }
         _ => {}
@@ -124,7 +126,7 @@ fn keep_slices(ctx: &mut StepContext<'_, '_>, subscription: &Subscription) -> bo
 /// without one. It attaches again (TS 23.401 5.4.4.1).
 fn loses_last_bearer(ctx: &StepContext<'_, '_>, subscription: &Subscription) -> bool {
     let needs_one = ctx.ue.dialect() == Dialect::Eps && !ctx.ue.ciot().without_pdn;
-    let mut live = ctx.ue.sessions.iter().filter(|session| is_continuing(session)).peekable();
+    let mut live = ctx.ue.sessions.iter().filter(|session| session.remains()).peekable();
     let is_withdrawn = |session: &SmContext| {
         let is_emergency = ctx.env.config.is_emergency(&session.terms.dnn);
         !is_emergency && subscription.data_network(session.terms.snssai, &session.terms.dnn).is_none()
@@ -132,16 +134,11 @@ fn loses_last_bearer(ctx: &StepContext<'_, '_>, subscription: &Subscription) -> 
     needs_one && live.peek().is_some() && live.all(is_withdrawn)
 }
 
-/// Returns true for a session that the UE has or is to get.
-fn is_continuing(session: &SmContext) -> bool {
-    session.is_live() && !matches!(session.stage, Stage::Releasing { .. })
-}
-
 /// Releases a session whose data network is not subscribed any more, or has it take over the
 /// subscribed terms. An emergency PDN connection needs no subscription.
 fn change_session(ctx: &mut StepContext<'_, '_>, at: usize, subscription: &Subscription) {
     let session = &ctx.ue.sessions[at];
-    if !is_continuing(session) || ctx.env.config.is_emergency(&session.terms.dnn) {
+    if !session.remains() || ctx.env.config.is_emergency(&session.terms.dnn) {
         return;
     }
     let changes = session.terms.change.is_some();

@@ -7,7 +7,7 @@ use crate::config::CoreConfig;
 use crate::gprs_timer::t3512;
 use crate::subscription::{AreaRestrictions, ServiceArea};
 use std::num::NonZeroU16;
-use vireo_types::{Dialect, Plmn, Tac, Tai, Tmsi, limits};
+use vireo_types::{Dialect, Pei, Plmn, Tac, Tai, Tmsi, limits};
 use vireo_wire::ngap::{self, *};
 
 /// Information about a UE for its RAN node.
@@ -17,6 +17,8 @@ pub struct UeInformation {
     pub inactive: Option<InactiveAssistance>,
     /// Index to RAT/Frequency Selection Priority; Subscriber Profile ID of an eNB.
     pub rfsp: Option<NonZeroU16>,
+    /// Model of the UE, for the target of a handover and a node that sets the context up.
+    pub masked_imeisv: Option<u64>,
 }
 
 /// Mobility Restriction List, or Handover Restriction List of an eNB, as far as the core has
@@ -76,7 +78,7 @@ impl UeInformation {
             area: area.iter().copied().take(limits::TAIS_PER_LIST).collect(),
         });
         let restrictions = Some(restrictions).filter(|list| *list != MobilityRestrictions::none(serving));
-        UeInformation { restrictions, inactive, rfsp: ue.rfsp() }
+        UeInformation { restrictions, inactive, rfsp: ue.rfsp(), masked_imeisv: ue.identity.pei.map(Pei::masked) }
     }
 
     /// Returns the information that replaces what a node has of a UE: with a list even if there are
@@ -183,6 +185,11 @@ impl InactiveAssistance {
         ];
         fields.into_iter().flatten().collect()
     }
+}
+
+/// Converts to Masked IMEISV (9.3.1.54).
+pub(crate) fn masked_imeisv(bits: u64) -> MaskedIMEISV {
+    MaskedIMEISV(aper::Bits::low(bits, 64))
 }
 
 /// Converts a DRX cycle to Paging DRX (9.3.1.90).

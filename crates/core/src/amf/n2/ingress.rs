@@ -5,7 +5,8 @@ use crate::amf::context::RadioCapability;
 use vireo_types::{NrCgi, RanNodeId, RanUeNgapId, Tai, limits};
 use vireo_wire::ngap::{self, *};
 
-/// PDU session list: PDU session ID and NGAP transfer of each.
+/// PDU session list: PDU session ID and NGAP transfer of each. Of an eNB: E-RAB ID and the octets
+/// of `smf/erab.rs`.
 pub type SessionItems = Vec<(u8, Vec<u8>)>;
 
 /// INITIAL UE MESSAGE (TS 38.413 9.2.5.1).
@@ -18,7 +19,8 @@ pub struct InitialUeMessage {
     pub cell: NrCgi,
 }
 
-/// UE-associated message of a RAN node.
+/// UE-associated message of a RAN node. A gNB sends it by NGAP, and an eNB the S1AP message of the
+/// same procedure, in which an E-RAB takes the place of a PDU session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UeMessage {
     /// First message of an NG connection.
@@ -48,22 +50,22 @@ pub enum UeMessage {
     },
     /// UE CONTEXT RELEASE COMPLETE.
     ReleaseComplete {
-        /// Information on Recommended Cells and RAN Nodes for Paging with its PER encoding; empty
-        /// if the node recommends none.
+        /// Information on Recommended Cells and RAN Nodes (S1AP: eNBs) for Paging with its PER
+        /// encoding; empty if the node recommends none.
         recommended: Vec<u8>,
     },
-    /// PDU SESSION RESOURCE SETUP RESPONSE.
+    /// PDU SESSION RESOURCE SETUP RESPONSE, E-RAB SETUP RESPONSE.
     SessionSetupResponse {
         /// Sessions that the RAN node has set up.
         set_up: SessionItems,
         /// Sessions that the RAN node has not set up.
         failed: SessionItems,
     },
-    /// PDU SESSION RESOURCE RELEASE RESPONSE.
+    /// PDU SESSION RESOURCE RELEASE RESPONSE, E-RAB RELEASE RESPONSE.
     SessionReleaseResponse {
         released: SessionItems,
     },
-    /// PDU SESSION RESOURCE MODIFY RESPONSE.
+    /// PDU SESSION RESOURCE MODIFY RESPONSE, E-RAB MODIFY RESPONSE.
     SessionModifyResponse {
         /// Sessions modified as requested.
         modified: SessionItems,
@@ -85,7 +87,7 @@ pub enum UeMessage {
         /// Sessions that the RAN node has released.
         released: SessionItems,
     },
-    /// UE RADIO CAPABILITY INFO INDICATION.
+    /// UE RADIO CAPABILITY INFO INDICATION, UE CAPABILITY INFO INDICATION.
     RadioCapability {
         /// In the coding of the dialect.
         own: RadioCapability,
@@ -103,13 +105,15 @@ pub enum UeMessage {
     Location(Option<(Tai, NrCgi)>),
     /// LOCATION REPORTING FAILURE INDICATION.
     LocationReportingFailure,
-    /// SECONDARY RAT DATA USAGE REPORT: octets that the secondary RAT has carried.
+    /// SECONDARY RAT DATA USAGE REPORT of an eNB: octets of packets over the secondary RAT.
     SecondaryRatUsage {
         uplink: u64,
         downlink: u64,
     },
     ContextModificationResponse,
-    ContextModificationFailure,
+    ContextModificationFailure {
+        cause: Cause,
+    },
     /// PATH SWITCH REQUEST of the new RAN node.
     PathSwitch(PathSwitch),
     HandoverRequired(HandoverRequired),
@@ -132,7 +136,7 @@ pub enum UeMessage {
     HandoverCancel {
         cause: Cause,
     },
-    /// UPLINK RAN STATUS TRANSFER: the encoded container.
+    /// UPLINK RAN STATUS TRANSFER, ENB STATUS TRANSFER: the encoded container.
     StatusTransfer(Vec<u8>),
 }
 
@@ -196,43 +200,6 @@ pub struct HandoverRequired {
     pub is_direct: bool,
     /// Source to Target Transparent Container.
     pub container: Vec<u8>,
-}
-
-impl UeMessage {
-    /// Returns the name of the message for counters and logs.
-    pub fn name(&self) -> &'static str {
-        match self {
-            UeMessage::Initial(_) => "InitialUEMessage",
-            UeMessage::UplinkNas { .. } => "UplinkNASTransport",
-            UeMessage::ContextSetupResponse { .. } => "InitialContextSetupResponse",
-            UeMessage::ContextSetupFailure { .. } => "InitialContextSetupFailure",
-            UeMessage::ReleaseRequest { .. } => "UEContextReleaseRequest",
-            UeMessage::ReleaseComplete { .. } => "UEContextReleaseComplete",
-            UeMessage::SessionSetupResponse { .. } => "PDUSessionResourceSetupResponse",
-            UeMessage::SessionReleaseResponse { .. } => "PDUSessionResourceReleaseResponse",
-            UeMessage::SessionModifyResponse { .. } => "PDUSessionResourceModifyResponse",
-            UeMessage::SessionReleaseIndication { .. } => "E-RABReleaseIndication",
-            UeMessage::ErabModification(_) => "E-RABModificationIndication",
-            UeMessage::SessionModifyIndication(_) => "PDUSessionResourceModifyIndication",
-            UeMessage::SessionNotify { .. } => "PDUSessionResourceNotify",
-            UeMessage::Location(_) => "LocationReport",
-            UeMessage::LocationReportingFailure => "LocationReportingFailureIndication",
-            UeMessage::SecondaryRatUsage { .. } => "SecondaryRATDataUsageReport",
-            UeMessage::ContextModificationResponse => "UEContextModificationResponse",
-            UeMessage::ContextModificationFailure => "UEContextModificationFailure",
-            UeMessage::RadioCapability { .. } => "UERadioCapabilityInfoIndication",
-            UeMessage::NonDelivery => "NASNonDeliveryIndication",
-            UeMessage::Error(_) => "ErrorIndication",
-            UeMessage::Report => "Report",
-            UeMessage::PathSwitch(_) => "PathSwitchRequest",
-            UeMessage::HandoverRequired(_) => "HandoverRequired",
-            UeMessage::HandoverAcknowledge { .. } => "HandoverRequestAcknowledge",
-            UeMessage::HandoverFailure { .. } => "HandoverFailure",
-            UeMessage::HandoverNotify { .. } => "HandoverNotify",
-            UeMessage::HandoverCancel { .. } => "HandoverCancel",
-            UeMessage::StatusTransfer(_) => "UplinkRANStatusTransfer",
-        }
-    }
 }
 
 /// Decodes a UE-associated message and its RAN-UE-NGAP-ID, which a step compares with that of the
@@ -332,7 +299,7 @@ fn read(pdu: &NGAPPDU<'_>) -> Result<UeMessage, Box<Fault>> {
             };
             UeMessage::SessionModifyIndication(list.0.into_iter().map(item).collect())
         }
-        NgapPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure,
+        NgapPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure { cause: cause(pdu)? },
         NgapPduKind::Initiating_PathSwitchRequest => return path_switch(pdu),
         NgapPduKind::Initiating_HandoverPreparation => return handover_required(pdu),
         NgapPduKind::Successful_HandoverResourceAllocation => UeMessage::HandoverAcknowledge {

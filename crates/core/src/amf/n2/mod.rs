@@ -16,7 +16,7 @@ pub(crate) use extended_drx::{eutra_extended_drx, nr_extended_drx};
 pub(crate) use fault::has_fault_to_reject;
 pub use fault::{Fault, FaultDiagnostics, error_indication};
 pub use information::{InactiveAssistance, MobilityRestrictions, UeInformation};
-pub(crate) use information::{paging_capability, paging_drx};
+pub(crate) use information::{masked_imeisv, paging_capability, paging_drx};
 pub(crate) use ingress::is_for_ran;
 pub use ingress::{
     ErabModification, HandoverRequired, InitialUeMessage, PathSwitch, SessionItems, UeMessage, ue_ids, ue_message,
@@ -25,9 +25,9 @@ pub use nas_identity::NasIdentity;
 pub use route::{EstablishmentCause, MME_CODE_ONLY, Route, ShallowView, is_own_code, is_path_switch, peek, route};
 pub use send::{
     AcceptTransport, ContextSetup, SessionSetup, allowed_nssai, context_modification_request, context_release_command,
-    context_setup_request, downlink_nas_transport, downlink_nas_with_information, key_renewal_request,
-    location_reporting_control, rfsp_modification_request, session_modify_request, session_release_command,
-    session_setup_request, stale_release_command,
+    context_setup_request, downlink_nas_transport, downlink_nas_with_information, handover_failure,
+    key_renewal_request, location_reporting_control, rfsp_modification_request, session_modify_request,
+    session_release_command, session_setup_request, stale_release_command,
 };
 pub(crate) use send::{ambr_to, capability_to, encode};
 

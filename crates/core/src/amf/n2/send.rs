@@ -1,6 +1,6 @@
 //! Encoding of UE-associated messages to the RAN.
 
-use super::{Cause, UeInformation, plmn_to, snssai_to};
+use super::{Cause, UeInformation, masked_imeisv, plmn_to, snssai_to};
 use crate::amf::context::{Connection, UeSecurityCapability};
 use crate::subscription::Ambr;
 use std::num::NonZeroU16;
@@ -78,6 +78,17 @@ fn release_command(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, cause: Cause) -> Ve
         UEContextReleaseCommand,
         UE_NGAP_IDs(UENGAPIDs::uE_NGAP_ID_pair(pair)),
         Cause(cause),
+    ))
+}
+
+/// Encodes HANDOVER FAILURE (9.2.3.6) in place of a target that does not get the request.
+pub fn handover_failure(amf_id: AmfUeNgapId) -> Vec<u8> {
+    encode(build_ngap!(
+        UnsuccessfulOutcome,
+        HandoverResourceAllocation,
+        HandoverFailure,
+        AMF_UE_NGAP_ID(amf_id.get()),
+        Cause(Cause::misc(CauseMisc::control_processing_overload)),
     ))
 }
 
@@ -177,6 +188,9 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
     if let Some(rfsp) = setup.information.rfsp {
         ies.push(build_ngap_ie!(InitialContextSetupRequest, IndexToRFSP(IndexToRFSP(rfsp.get().into())))?);
     }
+    if let Some(imeisv) = setup.information.masked_imeisv.map(masked_imeisv) {
+        ies.push(build_ngap_ie!(InitialContextSetupRequest, MaskedIMEISV(imeisv))?);
+    }
     if let Some(nas) = setup.nas {
         ies.push(build_ngap_ie!(InitialContextSetupRequest, NAS_PDU(nas))?);
     }
@@ -262,9 +276,11 @@ pub fn rfsp_modification_request(connection: &Connection, rfsp: NonZeroU16) -> V
     ))
 }
 
-/// Encodes LOCATION REPORTING CONTROL (9.2.11.1): report each other cell of the UE.
-pub fn location_reporting_control(connection: &Connection) -> Vec<u8> {
-    let kind = LocationReportingRequestType::new(EventType::change_of_serve_cell, ReportArea::cell, None, None, None);
+/// Encodes LOCATION REPORTING CONTROL (9.2.11.1): report the cell of the UE once, if `is_direct`,
+/// or each other cell.
+pub fn location_reporting_control(connection: &Connection, is_direct: bool) -> Vec<u8> {
+    let event = if is_direct { EventType::direct } else { EventType::change_of_serve_cell };
+    let kind = LocationReportingRequestType::new(event, ReportArea::cell, None, None, None);
     encode(build_ngap!(
         InitiatingMessage,
         LocationReportingControl,

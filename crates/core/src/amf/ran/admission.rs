@@ -45,11 +45,14 @@ pub enum Refusal {
     NoSetup,
     /// The peer has named too many connections that do not exist in PATH SWITCH REQUESTs.
     Guessing,
+    /// There is the maximum number of associations. One ends, or a new one is refused, by their
+    /// numbers at each machine.
+    Full,
 }
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Refusal; 7] = [
+    pub const ALL: [Refusal; 8] = [
         Refusal::Address,
         Refusal::Identity,
         Refusal::InUse,
@@ -57,6 +60,7 @@ impl Refusal {
         Refusal::Associations,
         Refusal::NoSetup,
         Refusal::Guessing,
+        Refusal::Full,
     ];
 
     /// Returns the label of the reason in metrics and log lines.
@@ -69,6 +73,7 @@ impl Refusal {
             Refusal::Associations => "associations",
             Refusal::NoSetup => "no_ng_setup",
             Refusal::Guessing => "guessing",
+            Refusal::Full => "full",
         }
     }
 }

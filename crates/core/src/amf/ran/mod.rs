@@ -50,16 +50,25 @@ impl RanNode {
     pub fn slices(&self, tai: Tai) -> Option<&[Snssai]> {
         slices_in(&self.areas, tai)
     }
-
-    /// Returns true if the RAN node serves the tracking area and lacks one of the slices there.
-    pub fn misses(&self, tai: Tai, slices: &[Snssai]) -> bool {
-        self.slices(tai).is_some_and(|supported| slices.iter().any(|snssai| !supported.contains(snssai)))
-    }
 }
 
 /// Returns the slices of a tracking area in a list.
 pub fn slices_in(areas: &[SupportedArea], tai: Tai) -> Option<&[Snssai]> {
     areas.iter().find(|area| area.tai == tai).map(|area| &area.slices[..])
+}
+
+/// Returns true if a tracking area lacks one of the slices: most of its RAN nodes do. `nodes` has
+/// the slices of each of them.
+///
+/// A slice is available in a whole tracking area or not at all (TS 23.501 5.15.8). One RAN node
+/// that contradicts the others does not decide for their UEs.
+pub fn area_lacks<'a>(nodes: impl Iterator<Item = &'a [Snssai]>, slices: &[Snssai]) -> bool {
+    let (mut all, mut lacking) = (0_usize, 0_usize);
+    for supported in nodes {
+        all += 1;
+        lacking += usize::from(slices.iter().any(|snssai| !supported.contains(snssai)));
+    }
+    lacking > all / 2
 }
 
 /// Action that a message requests besides the answer.

@@ -475,6 +475,33 @@ mod tests {
         assert_eq!(overload_stop(), golden("OverloadStop"));
     }
 
+    fn update(plmn: &str, tac: u16) -> Vec<u8> {
+        let plmns = BPLMNs(vec![s1::plmn_to(plmn.parse().expect("a PLMN"))]);
+        let areas = SupportedTAs(vec![SupportedTAsItem::new(TAC(tac.to_be_bytes()), plmns, None)]);
+        encode(build_s1ap!(InitiatingMessage, ENBConfigurationUpdate, ENBConfigurationUpdate, SupportedTAs(areas)))
+    }
+
+    #[test]
+    fn configuration_update_needs_served_area() {
+        use vireo_wire::s1ap::{Cause, CauseMisc};
+        let (mut node, served) = (set_up(), crate::smf::tests::config());
+        let config = CoreConfig { tacs: vec![vireo_types::Tac(1), vireo_types::Tac(2)], ..served };
+        let before = node.clone();
+        for (plmn, tac, cause) in [("00101", 2, CauseMisc::unknown_PLMN), ("99970", 77, CauseMisc::unspecified)] {
+            let outcome = step(&mut node, &update(plmn, tac), with_first_mme(&config));
+            let octets = outcome.answer.expect("an answer");
+            let pdu = S1AP_PDU::decode(&octets).expect("a PDU");
+            assert_eq!(pdu.kind(), S1apPduKind::Unsuccessful_ENBConfigurationUpdate);
+            assert_eq!(pdu.ie::<ie::Cause>().and_then(Result::ok), Some(Cause::misc(cause)));
+            assert_eq!(node, before, "it keeps its areas");
+        }
+        let outcome = step(&mut node, &update("99970", 2), with_first_mme(&config));
+        assert_eq!(outcome.fault, None);
+        let node = node.expect("a node");
+        let tacs: Vec<_> = node.areas.iter().map(|area| area.tai.tac.0).collect();
+        assert_eq!((node.name.as_str(), tacs), ("enb-1", vec![2]));
+    }
+
     #[test]
     fn mme_configuration_update_answer_is_accepted() {
         let (mut node, config) = (set_up(), crate::smf::tests::config());

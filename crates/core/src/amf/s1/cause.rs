@@ -29,7 +29,7 @@ pub fn cause_to(cause: &Cause) -> S1Cause {
             CauseRadioNetwork::unknown_PDU_session_ID => To::unknown_E_RAB_ID,
             CauseRadioNetwork::multiple_PDU_session_ID_instances => To::multiple_E_RAB_ID_instances,
             CauseRadioNetwork::interaction_with_other_procedure => To::interaction_with_other_procedure,
-            other => handover_to(*other),
+            other => other_radio_to(*other),
         }),
         Cause::nas(from) => S1Cause::nas(match from {
             CauseNas::normal_release => s1ap::CauseNas::normal_release,
@@ -55,8 +55,9 @@ pub fn cause_to(cause: &Cause) -> S1Cause {
     }
 }
 
-/// Returns the radio network cause of a handover.
-fn handover_to(from: CauseRadioNetwork) -> s1ap::CauseRadioNetwork {
+/// Returns the radio network cause for one of those that RAN nodes send in handovers and requests
+/// for release. A cause that S1AP lacks is unspecified.
+fn other_radio_to(from: CauseRadioNetwork) -> s1ap::CauseRadioNetwork {
     use s1ap::CauseRadioNetwork as To;
     match from {
         CauseRadioNetwork::txnrelocoverall_expiry => To::tx2relocoverall_expiry,
@@ -83,6 +84,11 @@ fn handover_to(from: CauseRadioNetwork) -> s1ap::CauseRadioNetwork {
         CauseRadioNetwork::ng_inter_system_handover_triggered => To::s1_inter_system_handover_triggered,
         CauseRadioNetwork::xn_handover_triggered => To::x2_handover_triggered,
         CauseRadioNetwork::insufficient_ue_capabilities => To::insufficient_ue_capabilities,
+        CauseRadioNetwork::redirection => To::interrat_redirection,
+        CauseRadioNetwork::invalid_qos_combination => To::invalid_qos_combination,
+        CauseRadioNetwork::n26_interface_not_available => To::n26_interface_not_available,
+        CauseRadioNetwork::release_due_to_pre_emption => To::release_due_to_pre_emption,
+        CauseRadioNetwork::up_integrity_protection_not_possible => To::up_integrity_protection_not_possible,
         _ => To::unspecified,
     }
 }
@@ -120,7 +126,7 @@ pub fn cause_of(cause: &S1Cause) -> Cause {
             From::unknown_E_RAB_ID => CauseRadioNetwork::unknown_PDU_session_ID,
             From::multiple_E_RAB_ID_instances => CauseRadioNetwork::multiple_PDU_session_ID_instances,
             From::interaction_with_other_procedure => CauseRadioNetwork::interaction_with_other_procedure,
-            other => handover_of(*other),
+            other => other_radio_of(*other),
         }),
         S1Cause::nas(from) => Cause::nas(match from {
             s1ap::CauseNas::normal_release => CauseNas::normal_release,
@@ -146,8 +152,9 @@ pub fn cause_of(cause: &S1Cause) -> Cause {
     }
 }
 
-/// Returns the radio network cause of a handover: the value that [`handover_to`] maps back.
-fn handover_of(from: s1ap::CauseRadioNetwork) -> CauseRadioNetwork {
+/// Returns the radio network cause that [`other_radio_to`] maps back. A cause that NGAP lacks, as
+/// those of CS fallback, is unspecified.
+fn other_radio_of(from: s1ap::CauseRadioNetwork) -> CauseRadioNetwork {
     let causes = [
         CauseRadioNetwork::txnrelocoverall_expiry,
         CauseRadioNetwork::partial_handover,
@@ -167,8 +174,13 @@ fn handover_of(from: s1ap::CauseRadioNetwork) -> CauseRadioNetwork {
         CauseRadioNetwork::ng_inter_system_handover_triggered,
         CauseRadioNetwork::xn_handover_triggered,
         CauseRadioNetwork::insufficient_ue_capabilities,
+        CauseRadioNetwork::redirection,
+        CauseRadioNetwork::invalid_qos_combination,
+        CauseRadioNetwork::n26_interface_not_available,
+        CauseRadioNetwork::release_due_to_pre_emption,
+        CauseRadioNetwork::up_integrity_protection_not_possible,
     ];
-    causes.into_iter().find(|cause| handover_to(*cause) == from).unwrap_or(CauseRadioNetwork::unspecified)
+    causes.into_iter().find(|cause| other_radio_to(*cause) == from).unwrap_or(CauseRadioNetwork::unspecified)
 }
 
 fn protocol_of(from: s1ap::CauseProtocol) -> CauseProtocol {
@@ -189,6 +201,30 @@ fn protocol_of(from: s1ap::CauseProtocol) -> CauseProtocol {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// UE CONTEXT RELEASE COMMAND has the cause of the eNB's request, if NGAP has it, too.
+    #[test]
+    fn release_cause_of_enb_maps_back() {
+        use s1ap::CauseRadioNetwork as Radio;
+        let returned = |cause: Radio| cause_to(&cause_of(&S1Cause::radioNetwork(cause)));
+        for cause in [
+            Radio::user_inactivity,
+            Radio::radio_connection_with_ue_lost,
+            Radio::failure_in_radio_interface_procedure,
+            Radio::release_due_to_eutran_generated_reason,
+            Radio::reduce_load_in_serving_cell,
+            Radio::interrat_redirection,
+            Radio::invalid_qos_combination,
+            Radio::release_due_to_pre_emption,
+            Radio::n26_interface_not_available,
+            Radio::up_integrity_protection_not_possible,
+        ] {
+            assert_eq!(returned(cause), S1Cause::radioNetwork(cause));
+        }
+        for cause in [Radio::cs_fallback_triggered, Radio::ue_not_available_for_ps_service] {
+            assert_eq!(returned(cause), S1Cause::radioNetwork(Radio::unspecified));
+        }
+    }
 
     #[test]
     fn cause_of_both_protocols_maps_back() {

@@ -187,9 +187,10 @@ fn messages_to_enb_equal_goldens() {
     let detached = context_release_command(&connection, &Cause::nas(CauseNas::deregister));
     assert_ne!(detached, golden("UEContextReleaseCommand"), "the cause counts");
     let reachability = Reachability { area: [connection.tai].into_iter().collect(), ..Reachability::default() };
-    let page = paging((0xc3, vireo_types::Tmsi(0xdead_beef)), 0x2ef, &reachability, None);
+    let page = paging((0xc3, vireo_types::Tmsi(0xdead_beef)), 0x2ef, &reachability, Page::default());
     assert_eq!(page, golden("Paging"));
-    let page = paging((0xc3, vireo_types::Tmsi(0xdead_beef)), 0x2ef, &reachability, Some(8));
+    let with_priority = Page { priority: Some(8), ..Page::default() };
+    let page = paging((0xc3, vireo_types::Tmsi(0xdead_beef)), 0x2ef, &reachability, with_priority);
     assert_eq!(page, golden("Paging-priority"));
     let change = key_renewal_request(&connection, KEY, capability());
     assert_eq!(change, golden("UEContextModificationRequest-key"));

@@ -64,6 +64,14 @@ fn ebi(id: &ERABID) -> Option<u8> {
     u8::try_from(id.0).ok()
 }
 
+/// Returns what UE CONTEXT RELEASE COMPLETE recommends for paging, unless it is too large to be
+/// stored.
+fn recommended(pdu: &S1APPDU<'_>) -> Vec<u8> {
+    let information = pdu.ie::<ie::InformationOnRecommendedCellsAndENBsForPaging>().and_then(Result::ok);
+    let octets = information.and_then(|information| encode_open_type(&information).ok());
+    octets.map(|octets| octets.to_vec()).filter(|octets| octets.len() <= limits::RECOMMENDED_OCTETS).unwrap_or_default()
+}
+
 fn read(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
     let message = match pdu.kind() {
         S1apPduKind::Initiating_initialUEMessage => return initial(pdu),
@@ -80,7 +88,7 @@ fn read(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
             UeMessage::ContextSetupFailure { cause: cause(pdu), failed: SessionItems::new() }
         }
         S1apPduKind::Initiating_UEContextReleaseRequest => UeMessage::ReleaseRequest { cause: cause(pdu) },
-        S1apPduKind::Successful_UEContextRelease => UeMessage::ReleaseComplete { recommended: Vec::new() },
+        S1apPduKind::Successful_UEContextRelease => UeMessage::ReleaseComplete { recommended: recommended(pdu) },
         S1apPduKind::Successful_E_RABSetup => UeMessage::SessionSetupResponse {
             set_up: tunnels!(pdu, E_RABSetupListBearerSURes),
             failed: erabs!(pdu, E_RABFailedToSetupListBearerSURes),
@@ -115,7 +123,7 @@ fn read(pdu: &S1APPDU<'_>) -> Result<UeMessage, Box<Fault>> {
         S1apPduKind::Initiating_LocationReport => UeMessage::Location(location(pdu)),
         S1apPduKind::Initiating_LocationReportingFailureIndication => UeMessage::LocationReportingFailure,
         S1apPduKind::Successful_UEContextModification => UeMessage::ContextModificationResponse,
-        S1apPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure,
+        S1apPduKind::Unsuccessful_UEContextModification => UeMessage::ContextModificationFailure { cause: cause(pdu) },
         S1apPduKind::Initiating_SecondaryRATDataUsageReport => usage(pdu),
         S1apPduKind::Successful_E_RABModify => UeMessage::SessionModifyResponse {
             modified: erabs!(pdu, E_RABModifyListBearerModRes),

@@ -19,15 +19,16 @@ pub(crate) use ingress::is_for_enb;
 pub use ingress::{ue_ids, ue_message, usage_report};
 pub use route::{is_path_switch, peek};
 pub use send::{
-    accept_transport, context_modification_request, context_release_command, context_setup_request,
-    downlink_nas_transport, key_renewal_request, location_reporting_control, paging, rfsp_modification_request,
-    session_modify_request, session_release_command, session_setup_request, stale_release_command,
+    Page, accept_transport, context_modification_request, context_release_command, context_setup_request,
+    downlink_nas_transport, handover_failure, key_renewal_request, location_reporting_control, paging,
+    rfsp_modification_request, session_modify_request, session_release_command, session_setup_request,
+    stale_release_command,
 };
 
 pub(crate) use fault::{from_message, has_fault_to_reject, unknown_procedure, wrong_direction};
 pub(crate) use restrictions::handover_restrictions;
 pub(crate) use send::{
-    ambr_to, capability_to, encode, erab_qos, extension, nr_capability, served_gummei, transport_address,
+    ambr_to, capability_to, encode, erab_qos, extension, masked_imeisv, nr_capability, served_gummei, transport_address,
 };
 
 use vireo_types::{EnbId, EnbKind, GnbId, NrCgi, Plmn, RanNodeId, Tac, Tai};

@@ -88,6 +88,17 @@ fn release_command(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, cause: &Cause) -> V
     ))
 }
 
+/// Encodes HANDOVER FAILURE (9.1.5.6) in place of a target that does not get the request.
+pub fn handover_failure(mme_id: AmfUeNgapId) -> Vec<u8> {
+    encode(build_s1ap!(
+        UnsuccessfulOutcome,
+        HandoverResourceAllocation,
+        HandoverFailure,
+        MME_UE_S1AP_ID(mme_id.mme()),
+        Cause(s1ap::Cause::misc(CauseMisc::control_processing_overload)),
+    ))
+}
+
 pub(crate) fn erab_qos(erab: &ErabRequest) -> ERABLevelQoSParameters {
     level_qos(ErabQos { qci: erab.qci, arp_priority: erab.arp_priority })
 }
@@ -149,6 +160,9 @@ fn try_context_setup<'a>(connection: &Connection, setup: ContextSetup<'_>) -> Re
     if let Some(rfsp) = setup.information.rfsp {
         let id = SubscriberProfileIDforRFP(rfsp.get());
         ies.push(build_s1ap_ie!(InitialContextSetupRequest, SubscriberProfileIDforRFP(id))?);
+    }
+    if let Some(imeisv) = setup.information.masked_imeisv.map(masked_imeisv) {
+        ies.push(build_s1ap_ie!(InitialContextSetupRequest, Masked_IMEISV(imeisv))?);
     }
     if let Some(algorithms) = setup.nr_algorithms {
         ies.push(build_s1ap_ie!(InitialContextSetupRequest, NRUESecurityCapabilities(nr_capability(algorithms)))?);
@@ -222,9 +236,11 @@ pub fn rfsp_modification_request(connection: &Connection, rfsp: NonZeroU16) -> V
     ))
 }
 
-/// Encodes LOCATION REPORTING CONTROL (9.1.15.1): report each other cell of the UE.
-pub fn location_reporting_control(connection: &Connection) -> Vec<u8> {
-    let kind = RequestType::new(EventType::change_of_serve_cell, ReportArea::ecgi, None);
+/// Encodes LOCATION REPORTING CONTROL (9.1.15.1): report the cell of the UE once, if `is_direct`,
+/// or each other cell.
+pub fn location_reporting_control(connection: &Connection, is_direct: bool) -> Vec<u8> {
+    let event = if is_direct { EventType::direct } else { EventType::change_of_serve_cell };
+    let kind = RequestType::new(event, ReportArea::ecgi, None);
     encode(build_s1ap!(
         InitiatingMessage,
         LocationReportingControl,
@@ -312,6 +328,11 @@ pub(crate) fn extension(
     Ok(ProtocolExtensionField::new(id, Criticality::ignore, encode_open_type(value)?))
 }
 
+/// Converts to Masked IMEISV (9.2.3.38).
+pub(crate) fn masked_imeisv(bits: u64) -> MaskedIMEISV {
+    MaskedIMEISV(Bits::low(bits, 64))
+}
+
 /// Converts to NR UE Security Capabilities (9.2.1.127).
 pub(crate) fn nr_capability((ciphering, integrity): (u16, u16)) -> NRUESecurityCapabilities<'static> {
     let bits = |bits: u16| BitString::from(bits.to_be_bytes());
@@ -328,17 +349,39 @@ pub(crate) fn capability_to(capability: UeSecurityCapability) -> UESecurityCapab
     s1ap::helpers::ue_security_capabilities(capability.eea() << 1, capability.eia() << 1)
 }
 
+/// One page of a UE.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Page<'r> {
+    /// Paging Priority, 1 to 8.
+    pub priority: Option<u8>,
+    /// Number of this page, from 1 on, and of all that are intended.
+    pub attempts: (u8, u8),
+    /// What the last eNB has recommended.
+    pub recommended: Option<&'r InformationOnRecommendedCellsAndENBsForPaging<'r>>,
+}
+
+/// Returns Assistance Data for Paging with the recommended cells (9.1.6).
+fn assistance(page: Page<'_>) -> Option<AssistanceDataForPaging<'static>> {
+    // Paging Attempt Count, Intended Number of Paging Attempts: 1 to 16.
+    let [attempt, intended] = [page.attempts.0, page.attempts.1].map(|count| u64::from(count).clamp(1, 16));
+    let cells = page.recommended?.recommended_cells_for_paging.clone().into_owned();
+    let cells = AssistanceDataForRecommendedCells::new(cells, None);
+    let (attempt, intended) = (PagingAttemptCount(attempt), IntendedNumberOfPagingAttempts(intended));
+    let attempts = PagingAttemptInformation::new(attempt, intended, None, None);
+    Some(AssistanceDataForPaging::new(Some(cells), None, Some(attempts), None))
+}
+
 /// Encodes PAGING (9.1.6) of a UE in the TAIs of its area that EPS has. `index` is the UE Identity
 /// Index Value, IMSI mod 1024 (TS 36.304 7.1).
-pub fn paging(mme: (u8, vireo_types::Tmsi), index: u16, reachability: &Reachability, priority: Option<u8>) -> Vec<u8> {
-    encode(try_paging(mme, index, reachability, priority))
+pub fn paging(mme: (u8, vireo_types::Tmsi), index: u16, reachability: &Reachability, page: Page<'_>) -> Vec<u8> {
+    encode(try_paging(mme, index, reachability, page))
 }
 
 fn try_paging<'a>(
     (code, tmsi): (u8, vireo_types::Tmsi),
     index: u16,
     reachability: &Reachability,
-    priority: Option<u8>,
+    page: Page<'_>,
 ) -> Result<S1APPDU<'a>, s1ap::Error> {
     let s_tmsi = STMSI::new(MMECode([code]), MTMSI(tmsi.0.to_be_bytes()), None);
     let item = |tai: s1ap::TAI| build_s1ap_ie!(IGNORE TAIItem(s1ap::TAIItem::new(tai, None)));
@@ -354,11 +397,14 @@ fn try_paging<'a>(
     }
     ies.push(build_s1ap_ie!(Paging, CNDomain(CNDomain::ps))?);
     ies.push(build_s1ap_ie!(Paging, TAIList(TAIList(areas?)))?);
-    if let Some(priority) = priority.and_then(|level| paging_priority!(level, PagingPriority)) {
+    if let Some(priority) = page.priority.and_then(|level| paging_priority!(level, PagingPriority)) {
         ies.push(build_s1ap_ie!(Paging, PagingPriority(priority))?);
     }
     if let Some(capability) = info.capability_for(Dialect::Eps) {
         ies.push(build_s1ap_ie!(Paging, UERadioCapabilityForPaging(capability.to_vec()))?);
+    }
+    if let Some(assistance) = assistance(page) {
+        ies.push(build_s1ap_ie!(Paging, AssistanceDataForPaging(assistance))?);
     }
     if let Some(drx) = info.extended_drx {
         ies.push(build_s1ap_ie!(Paging, Paging_eDRXInformation(extended(drx)))?);

@@ -3,8 +3,8 @@
 use super::contest::Contest;
 use super::relay_budget::RelayBudget;
 use crate::RanNodes;
-use crate::amf::ran::RanNode;
 use crate::amf::ran::admission::{self, Allow, Verdict};
+use crate::amf::ran::{RanNode, area_lacks};
 use crate::placement::replica::{EffectAssociations, SlotKey};
 use crate::step::Effect;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
@@ -631,7 +631,8 @@ impl<U: SlotKey> RanNodes for RanNodeTable<U> {
     }
 
     fn misses(&self, tai: Tai, slices: &[Snssai]) -> bool {
-        self.iter().any(|(number, node)| number.dialect() == Dialect::Nr && node.record.misses(tai, slices))
+        let nodes = self.iter().filter(|(number, _)| number.dialect() == Dialect::Nr);
+        area_lacks(nodes.filter_map(|(_, node)| node.record.slices(tai)), slices)
     }
 
     fn is_ng_enb(&self, node: AssocId) -> bool {

@@ -249,22 +249,28 @@ fn silent_or_faulty_ran_releases_session() {
     }
 }
 
-/// Packets would return to the UPF, as packets of a UE.
+/// Packets would return to the UPF, as packets of a UE, or reach no RAN node.
 #[test]
 fn tunnel_end_at_upf_itself_is_unusable() {
-    let mut bench = Bench::new();
-    bench.create(REQUEST);
-    bench.established();
-    let own = bench.sm().uplink.expect("an end of the UPF");
-    let std::net::IpAddr::V4(address) = own.address else { panic!("the UPF of tests has IPv4") };
-    let octets = setup_response(0x201);
-    let mut transfer = decode_open_type::<PDUSessionResourceSetupResponseTransfer<'_>>(&octets).expect("a transfer");
-    let end = GTPTunnel::new(TransportLayerAddress(address.octets().into()), GTPTEID(own.teid.0.to_be_bytes()), None);
-    let flows = &mut transfer.dl_qos_flow_per_tnl_information;
-    flows.up_transport_layer_information = UPTransportLayerInformation::gTPTunnel(end);
-    let octets = encode_open_type(&transfer).expect("a transfer encodes");
-    let out = bench.step(Input::N2(N2Sm::SetupResponse, &octets));
-    assert_eq!(brief(&out), "release/0#38 ReleaseCommand deletion-request");
+    let (v6, mapped) = (Ipv6Addr::UNSPECIFIED.octets(), Ipv4Addr::new(10, 3, 0, 1).to_ipv6_mapped().octets());
+    let v4 = [[10_u8, 3, 0, 1], [0, 0, 0, 0], [169, 254, 3, 4], [224, 0, 0, 1], [255; 4]];
+    for address in v4.iter().map(|octets| &octets[..]).chain([&v6[..], &mapped[..]]) {
+        let mut bench = Bench::new();
+        bench.create(REQUEST);
+        bench.established();
+        let own = bench.sm().uplink.expect("an end of the UPF");
+        assert_eq!(own.address, Ipv4Addr::new(10, 3, 0, 1));
+        let octets = setup_response(0x201);
+        let mut transfer =
+            decode_open_type::<PDUSessionResourceSetupResponseTransfer<'_>>(&octets).expect("a transfer");
+        let end =
+            GTPTunnel::new(TransportLayerAddress(address.to_vec().into()), GTPTEID(own.teid.0.to_be_bytes()), None);
+        let flows = &mut transfer.dl_qos_flow_per_tnl_information;
+        flows.up_transport_layer_information = UPTransportLayerInformation::gTPTunnel(end);
+        let octets = encode_open_type(&transfer).expect("a transfer encodes");
+        let out = bench.step(Input::N2(N2Sm::SetupResponse, &octets));
+        assert_eq!(brief(&out), "release/0#38 ReleaseCommand deletion-request", "{address:?}");
+    }
 }
 
 #[test]

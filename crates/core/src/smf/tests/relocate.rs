@@ -272,3 +272,19 @@ fn upf_restart_in_relocation_is_not_awaited() {
     assert_eq!(pfcp(&out).iter().filter(|(upf, seid, _)| (*upf, *seid) == (source, UP_SEID)).count(), 1, "{out:?}");
     assert_eq!(brief(&done(&mut bench, Kind::SESSION_DELETION_RESPONSE)), "notrelocated");
 }
+
+/// TS 38.413 9.3.4.1: the source UPF would relay packets for a session that is leaving it.
+#[test]
+fn handover_in_relocation_forwards_nothing() {
+    let required = encode_open_type(&HandoverRequiredTransfer::new(None, None)).expect("it encodes").to_vec();
+    for relocates in [false, true] {
+        let mut bench = Bench::active();
+        if relocates {
+            assert_eq!(brief(&bench.step(Input::Relocate(there(), our_seid()))), "establishment-request");
+        }
+        let out = bench.step(Input::MoveRequired(Dialect::Nr, &required));
+        let [Output::N2(N2Sm::SetupRequest, octets)] = &out[..] else { panic!("{out:?}") };
+        let transfer: PDUSessionResourceSetupRequestTransfer<'_> = decode_open_type(octets).expect("it decodes");
+        assert_eq!(transfer.ie::<ie::DataForwardingNotPossible>().is_some(), relocates);
+    }
+}

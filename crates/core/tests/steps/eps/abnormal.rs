@@ -319,6 +319,78 @@ fn disconnect_during_deactivation_ends_once() {
     assert_eq!(network.context().map(|c| c.sessions.len()), Some(1), "{:?}", network.notes);
 }
 
+/// 5.4.3.5: the procedure ends, and the keys of the command are dropped.
+#[test]
+fn rejected_security_mode_keeps_former_keys() {
+    let reject = |network: &mut Network| {
+        let cause = NasEmmCause::from_cause(EmmCause::SecurityModeRejectedUnspecified);
+        network.uplink(emm(NasSecurityModeReject::new(cause)).encode().expect("it encodes"));
+    };
+    let mut network = Network::new();
+    network.ue.remaining = Some(1);
+    network.attach();
+    reject(&mut network);
+    assert_eq!((network.mme_id, network.context()), (None, None), "nothing of the UE is kept");
+    assert!(network.notes.contains(&Note::Failed(Kind::Registration, 0)), "{:?}", network.notes);
+    let (mut network, before) = renewing();
+    reject(&mut network);
+    assert_eq!((network.mme_id, kasme(&network)), (None, Some(before)));
+    assert!(network.context().is_some_and(|c| c.is_registered() && c.procedure.is_none()));
+}
+
+/// The UE ends its last connection while another one is being released (6.5.2.4).
+#[test]
+fn second_disconnect_leaves_last_bearer() {
+    let mut network = attached();
+    network.subscribe("ims");
+    network.connect(2, Some("ims"));
+    network.ue.remaining = Some(0);
+    network.disconnect(3, 6);
+    network.ue.remaining = None;
+    network.disconnect(4, 5);
+    let Some((0, 4, NasEsmMessage::PdnDisconnectReject(reject))) = network.ue.received_esm.last() else {
+        panic!("{:?}", network.ue.received_esm)
+    };
+    assert_eq!(reject.esm_cause.value, 49);
+    assert!(network.context().is_some_and(|c| c.sessions.iter().filter(|s| s.remains()).count() == 1));
+}
+
+/// A UE without its last bearer attaches again (TS 23.401 5.4.4.1). It rejects the bearer in ATTACH
+/// COMPLETE, or does not have it any more.
+#[test]
+fn denied_last_bearer_detaches_ue() {
+    let mut attaching = Network::new();
+    attaching.ue.silent = true;
+    attaching.attach();
+    let cause = NasEsmCause::from_cause(EsmCause::InsufficientResources);
+    let reject = NasEpsMessage::new_esm(NasActivateDefaultEpsBearerContextReject::new(cause), 5, 0);
+    let container = NasEsmMessageContainer::new(reject.encode().expect("it encodes"));
+    let complete = emm(NasAttachComplete::new(container));
+    attaching.protected(&complete, NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered);
+    let mut without = attached();
+    let cause = NasEsmCause::from_cause(EsmCause::InvalidEpsBearerIdentity);
+    without.send_esm(NasEsmStatus::new(cause), 5, 0);
+    for network in [attaching, without] {
+        let NasEmmMessage::DetachRequestUeTerminated(request) = network.last() else { panic!("{:?}", network.last()) };
+        assert_eq!(request.detach_type.network_detach_kind(), NetworkDetachKind::ReattachRequired);
+        assert_eq!(kinds(&network, S1apPduKind::Initiating_E_RABRelease), 1);
+        assert!(network.context().is_some_and(|c| c.sessions.is_empty()), "{:?}", network.notes);
+    }
+    // It rejects the bearer without ATTACH COMPLETE.
+    let mut network = Network::new();
+    network.ue.silent = true;
+    network.attach();
+    network.send_esm(NasActivateDefaultEpsBearerContextReject::new(cause), 5, 0);
+    assert_eq!(network.mme_id, None, "the connection is released");
+    assert!(network.context().is_some_and(|c| !c.is_registered() && c.procedure.is_none() && c.sessions.is_empty()));
+    // It has another bearer.
+    let mut network = attached();
+    network.subscribe("ims");
+    network.connect(2, Some("ims"));
+    network.send_esm(NasEsmStatus::new(cause), 6, 0);
+    assert!(network.context().is_some_and(|c| c.sessions.len() == 1 && c.procedure.is_none()));
+}
+
 /// TS 36.413 8.6.2.4: the messages with a timer are repeated when it expires.
 #[test]
 fn undelivered_message_is_repeated_by_its_timer() {

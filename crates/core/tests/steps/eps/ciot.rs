@@ -1,6 +1,6 @@
 //! EMM-REGISTERED without PDN connection (TS 24.301 5.5.1.2.2, 5.3.15).
 
-use super::network::{Network, TUNNEL};
+use super::network::{EPCO, Network, TUNNEL};
 use super::succeeded;
 use vireo_core::amf::engine::Event;
 use vireo_core::config::CiotConfig;
@@ -45,7 +45,7 @@ fn attach_without_pdn_connection_is_accepted() {
     let network = attached(false);
     let accept = accept(&network);
     assert_eq!(accept.esm_message_container.value.to_vec(), [0x02, 0x00, 0xdc]);
-    assert_eq!(accept.eps_network_feature_support.as_ref().map(|ie| ie.value.to_vec()), Some(vec![0x40]));
+    assert_eq!(accept.eps_network_feature_support.as_ref().map(|ie| ie.value.to_vec()), Some(vec![0x40, EPCO]));
     assert!(is_registered(&network) && network.context().is_some_and(|context| context.sessions.is_empty()));
     assert_eq!(network.mme_id, None, "the UE has nothing more to send");
     assert!(!network.kinds.contains(&S1apPduKind::Initiating_InitialContextSetup), "{:?}", network.kinds);
@@ -62,7 +62,7 @@ fn feature_needs_ue_and_network() {
         request.ue_network_capability.set_erw_opdn(is_supported);
         network.initial_message(&request);
         let support = accept(&network).eps_network_feature_support.clone();
-        assert_eq!(support.map(|ie| ie.value.to_vec()), Some(vec![0]));
+        assert_eq!(support.map(|ie| ie.value.to_vec()), Some(vec![0, EPCO]));
         network.disconnect(2, 5);
         let Some((0, 2, NasEsmMessage::PdnDisconnectReject(reject))) = network.ue.received_esm.last() else {
             panic!("{:?}", network.ue.received_esm)
@@ -103,7 +103,7 @@ fn update_without_pdn_keeps_ue_registered() {
         request.eps_bearer_context_status = Some(NasEpsBearerContextStatus::new(vec![0, 0]));
     });
     let NasEmmMessage::TrackingAreaUpdateAccept(accept) = network.last() else { panic!("{:?}", network.last()) };
-    assert_eq!(accept.eps_network_feature_support.as_ref().map(|ie| ie.value.to_vec()), Some(vec![0x40]));
+    assert_eq!(accept.eps_network_feature_support.as_ref().map(|ie| ie.value.to_vec()), Some(vec![0x40, EPCO]));
     assert_eq!(accept.eps_bearer_context_status.as_ref().map(|ie| ie.value.to_vec()), Some(vec![0, 0]));
     assert!(is_registered(&network) && network.mme_id.is_none());
     // The UE does not support it any more, and has to attach.

@@ -1,6 +1,6 @@
 //! Control plane CIoT EPS optimisation: packets of a UE over NAS (TS 24.301 5.6.1.4.2, 6.6.4).
 
-use super::network::{Network, TUNNEL, emm};
+use super::network::{EPCO, Network, TUNNEL, emm};
 use super::{pdus, succeeded};
 use crate::golden::eps as golden;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -111,7 +111,7 @@ fn attach_over_nas_needs_no_erab() {
         _ => None,
     });
     let accept = accept.expect("an accept");
-    assert_eq!(accept.eps_network_feature_support.as_ref().map(|ie| ie.value.to_vec()), Some(vec![0x80]));
+    assert_eq!(accept.eps_network_feature_support.as_ref().map(|ie| ie.value.to_vec()), Some(vec![0x80, EPCO]));
     let NasEpsMessage::Esm(_, NasEsmMessage::ActivateDefaultEpsBearerContextRequest(bearer)) =
         NasEpsMessage::decode(&accept.esm_message_container.value).expect("a message")
     else {

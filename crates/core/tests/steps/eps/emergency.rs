@@ -1,7 +1,7 @@
 //! Emergency attach and emergency PDN connections (TS 24.301 5.5.1.2, 6.5.1; TS 23.401 4.3.12).
 
 use super::attached;
-use super::network::Network;
+use super::network::{EPCO, Network};
 use vireo_core::config::DnnConfig;
 use vireo_core::step::Effect;
 use vireo_core::subscription::AuthenticationError;
@@ -51,7 +51,7 @@ fn emergency_attach_needs_no_subscription() {
     network.initial_message(&emergency_attach(&network));
     let NasEmmMessage::AttachAccept(accept) = network.last() else { panic!("{:?}", network.last()) };
     let support = accept.eps_network_feature_support.as_ref().map(|ie| ie.value.to_vec());
-    assert_eq!(support, Some(vec![0x02]), "EMC BS");
+    assert_eq!(support, Some(vec![0x02, EPCO]), "EMC BS");
     let Ok(NasEpsMessage::Esm(_, NasEsmMessage::ActivateDefaultEpsBearerContextRequest(activate))) =
         NasEpsMessage::decode(&accept.esm_message_container.value)
     else {
@@ -145,7 +145,7 @@ fn unconfigured_emergency_is_not_offered() {
         NasEmmMessage::AttachAccept(accept) => accept.eps_network_feature_support.clone(),
         _ => None,
     });
-    assert_eq!(support.map(|ie| ie.value.to_vec()), Some(vec![0]));
+    assert_eq!(support.map(|ie| ie.value.to_vec()), Some(vec![0, EPCO]));
 }
 
 /// Neither power saving mode nor extended DRX (TS 24.301 5.3.11, 5.3.12).

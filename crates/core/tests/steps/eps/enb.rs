@@ -27,9 +27,7 @@ impl Network {
             assert_eq!(item.transport_layer_address.0.as_octets(), [127, 0, 0, 8], "the UPF's");
             nas = nas.or(item.nas_pdu.map(|nas| nas.0.to_vec()));
             if self.refused_erab == Some(item.e_rab_id.0) {
-                let cause = Cause::radioNetwork(CauseRadioNetwork::radio_resources_not_available);
-                let item = ERABItem::new(item.e_rab_id, cause, None);
-                failed.push(build_s1ap_ie!(IGNORE E_RABItem(item)).expect("an item"));
+                failed.extend(refused(item.e_rab_id).0);
                 continue;
             }
             let address = TransportLayerAddress(ENB_ADDRESS.into());
@@ -65,6 +63,9 @@ impl Network {
         let nas = item.nas_pdu.0.to_vec();
         // An E-RAB exists with its bearer only, which the NAS message activates (TS 23.401 5.10.2).
         assert!(!nas.is_empty(), "E-RAB {} without a NAS message", item.e_rab_id.0);
+        if self.refused_erab == Some(item.e_rab_id.0) {
+            return self.refuse_set_up(item.e_rab_id);
+        }
         let address = TransportLayerAddress(ENB_ADDRESS.into());
         let done = ERABSetupItemBearerSURes::new(item.e_rab_id, address, GTPTEID(ENB_TEID), None);
         let done = build_s1ap_ie!(IGNORE E_RABSetupItemBearerSURes(done)).expect("an item");
@@ -78,6 +79,19 @@ impl Network {
         );
         self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
         self.bring_to_ue(&nas);
+    }
+
+    /// Answers E-RAB SETUP REQUEST by the list of failed E-RABs. The UE gets no message.
+    fn refuse_set_up(&mut self, erab: ERABID) {
+        let response = build_s1ap!(
+            SuccessfulOutcome,
+            E_RABSetup,
+            ERABSetupResponse,
+            MME_UE_S1AP_ID(self.mme_id.expect("a connection")),
+            eNB_UE_S1AP_ID(self.enb_id),
+            E_RABFailedToSetupListBearerSURes(refused(erab)),
+        );
+        self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
     }
 
     /// Answers E-RAB RELEASE COMMAND, and passes its NAS message to the UE.
@@ -119,16 +133,20 @@ impl Network {
 
     /// Answers E-RAB MODIFY REQUEST by the list of failed E-RABs. The UE gets no message.
     fn refuse_bearer(&mut self, erab: ERABID) {
-        let cause = Cause::radioNetwork(CauseRadioNetwork::radio_resources_not_available);
-        let item = build_s1ap_ie!(IGNORE E_RABItem(ERABItem::new(erab, cause, None))).expect("an item");
         let response = build_s1ap!(
             SuccessfulOutcome,
             E_RABModify,
             ERABModifyResponse,
             MME_UE_S1AP_ID(self.mme_id.expect("a connection")),
             eNB_UE_S1AP_ID(self.enb_id),
-            E_RABFailedToModifyList(ERABList(vec![item])),
+            E_RABFailedToModifyList(refused(erab)),
         );
         self.take_from_enb(&response.and_then(|pdu| pdu.encode()).expect("it encodes"));
     }
+}
+
+/// Returns the list of failed E-RABs with this one.
+fn refused(erab: ERABID) -> ERABList<'static> {
+    let cause = Cause::radioNetwork(CauseRadioNetwork::radio_resources_not_available);
+    ERABList(vec![build_s1ap_ie!(IGNORE E_RABItem(ERABItem::new(erab, cause, None))).expect("an item")])
 }

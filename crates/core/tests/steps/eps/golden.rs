@@ -44,7 +44,7 @@ fn pages_and_changes_equal_those_of_pycrate() {
         ..PagingInfo::default()
     };
     let reachability = Reachability { area: [tai()].into_iter().collect(), paging, ..Reachability::default() };
-    let page = s1::paging((0xc3, Tmsi(0xdead_beef)), 0x2ef, &reachability, None);
+    let page = s1::paging((0xc3, Tmsi(0xdead_beef)), 0x2ef, &reachability, s1::Page::default());
     assert_eq!(hex::encode(page), hex::encode(golden("Paging-extended-drx")));
     let ambr = Ambr { uplink_bps: 2_000_000, downlink_bps: 30_000_000 };
     let change = s1::context_modification_request(&connection(), ambr);
@@ -52,7 +52,7 @@ fn pages_and_changes_equal_those_of_pycrate() {
     let rfsp = std::num::NonZeroU16::new(7).expect("a number");
     let change = s1::rfsp_modification_request(&connection(), rfsp);
     assert_eq!(hex::encode(change), hex::encode(golden("UEContextModificationRequest-rfsp")));
-    let control = s1::location_reporting_control(&connection());
+    let control = s1::location_reporting_control(&connection(), false);
     assert_eq!(hex::encode(control), hex::encode(golden("LocationReportingControl")));
     let qos = [9, 9];
     let modify = s1::session_modify_request(&connection(), 5, (ambr, Some(NAS.to_vec())), &qos);

@@ -8,7 +8,9 @@ use vireo_core::amf::context::RanContext;
 use vireo_core::amf::engine::Event;
 use vireo_core::smf::RanState;
 use vireo_core::step::{Effect, Kind, Note};
+use vireo_core::subscription::Ambr;
 use vireo_types::*;
+use vireo_wire::nas_eps::UpdateType;
 use vireo_wire::pfcp;
 use vireo_wire::s1ap::{S1AP_PDU, S1APPDU, S1apPduKind as Pdu, ie, *};
 
@@ -150,6 +152,68 @@ fn unusable_path_switch_changes_nothing() {
         assert_eq!(failed(&network, Kind::PathSwitch), 1);
         is_at_source(&network);
     }
+}
+
+/// TS 36.413 9.2.3.38.
+#[test]
+fn target_gets_masked_imeisv() {
+    let mut network = two_enbs();
+    network.change(|ue| ue.identity.pei = Some(Pei(3_512_345_678_901_234)));
+    require(&mut network, false);
+    let request = sent(&network, 1, Pdu::Initiating_HandoverResourceAllocation).expect("a request");
+    let masked = request.ie::<ie::Masked_IMEISV>().expect("an IE").expect("a value");
+    assert_eq!(masked.0.value(), 0x3512_3456_78ff_ff34);
+}
+
+/// Returns a network with two eNBs and a connected UE with new NAS keys, whose eNB has not answered
+/// the request to take the key into use that follows; and the NH of a path switch under the former
+/// keys.
+fn rekeying() -> (Network, [u8; 32]) {
+    let mut network = two_enbs();
+    let kasme = network.ue.kasme;
+    let first = kdf::next_hop(&kasme, &kenb(&network));
+    network.change(|ue| ue.pending.authenticate = true);
+    network.update(UpdateType::TaUpdating);
+    assert_ne!(network.ue.kasme, kasme, "{:?}", network.notes);
+    assert!(network.context().and_then(|ue| ue.connection).is_some_and(|c| c.ran.is_rekeying()));
+    (network, kdf::next_hop(&kasme, &first))
+}
+
+/// TS 33.401 7.2.10: the NH is of the former keys, and the target then gets the key of the new
+/// ones. Until it has answered, another path switch would get an NH of keys that it need not have.
+#[test]
+fn path_switch_during_renewal_has_former_hop() {
+    let (mut network, hop) = rekeying();
+    x2(&mut network, &[5], ALGORITHMS);
+    let answer = sent(&network, 1, Pdu::Successful_PathSwitchRequest).expect("an acknowledgement");
+    let security = answer.ie::<ie::SecurityContext>().expect("an IE").expect("a context");
+    assert_eq!(key(&security), (2, hop.to_vec()));
+    let request = sent(&network, 1, Pdu::Initiating_UEContextModification).expect("a request");
+    let renewed = request.ie::<ie::SecurityKey>().expect("an IE").expect("a key");
+    // The COUNT of SECURITY MODE COMPLETE.
+    assert_eq!(renewed.0.as_octets(), kdf::kenb(&network.ue.kasme, 0));
+    is_at_target(&network);
+    let mme = network.mme_id.expect("a connection");
+    network.take_from(0, &pdus::path_switch(mme, 2, &[5], ALGORITHMS));
+    let answer = sent(&network, 0, Pdu::Unsuccessful_PathSwitchRequest).expect("a failure");
+    assert_eq!(cause(&answer), Cause::radioNetwork(CauseRadioNetwork::interaction_with_other_procedure));
+    is_at_target(&network);
+    // The target does not take the key into use.
+    let ids = ids(&network);
+    network.take_from(1, &pdus::modification_failure(ids, CauseRadioNetwork::unspecified));
+    assert!(sent(&network, 1, Pdu::Initiating_UEContextRelease).is_some(), "{:?}", network.kinds);
+}
+
+/// TS 36.413 8.3.4.3: the source refuses the key because it hands the UE over.
+#[test]
+fn failure_for_x2_handover_awaits_target() {
+    let (mut network, hop) = rekeying();
+    let ids = ids(&network);
+    network.take_from_enb(&pdus::modification_failure(ids, CauseRadioNetwork::x2_handover_triggered));
+    assert!(sent(&network, 0, Pdu::Initiating_UEContextRelease).is_none(), "{:?}", network.kinds);
+    x2(&mut network, &[5], ALGORITHMS);
+    let answer = sent(&network, 1, Pdu::Successful_PathSwitchRequest).expect("an acknowledgement");
+    assert_eq!(key(&answer.ie::<ie::SecurityContext>().expect("an IE").expect("a context")), (2, hop.to_vec()));
 }
 
 /// Another UE may have the eNB UE S1AP ID at its eNB, and a message may name a connection that has
@@ -307,6 +371,33 @@ fn s1_handover_moves_ue_and_tunnel() {
     assert_eq!((succeeded(&network, Kind::Handover), end_markers(&network)), (1, 1));
     network.update(vireo_wire::nas_eps::UpdateType::TaUpdating);
     assert_eq!(succeeded(&network, Kind::Mobility), 1, "the UE updates its area at the target: {:?}", network.notes);
+}
+
+/// The eNB limits the UE by the sum of the APN-AMBRs of its bearers (TS 23.401 4.7.3).
+#[test]
+fn target_gets_ambr_of_admitted_bearers() {
+    let downlink = |pdu: &S1APPDU<'_>| {
+        let ambr = pdu.ie::<ie::uEaggregateMaximumBitrate>().expect("an IE").expect("rates");
+        ambr.ue_aggregate_maximum_bit_rate_dl.0
+    };
+    let mut network = Network::new();
+    let rates = |downlink_bps| Ambr { uplink_bps: 9_000_000, downlink_bps };
+    network.subscription.ambr = rates(50_000_000);
+    network.subscription.slices[0].dnns[0].ambr = rates(30_000_000);
+    network.subscribe("ims");
+    network.subscription.slices[0].dnns[1].ambr = rates(30_000_000);
+    network.attach();
+    network.set_up_enb(1);
+    network.connect(2, Some("ims"));
+    let mme = require(&mut network, true);
+    let request = sent(&network, 1, Pdu::Initiating_HandoverResourceAllocation).expect("a request");
+    assert_eq!(downlink(&request), 50_000_000);
+    network.take_from(1, &pdus::acknowledge(mme, &[5]));
+    (network.serving, network.enb_id, network.mme_id) = (1, TARGET_ID, Some(mme));
+    network.take_from(1, &pdus::notify(mme));
+    let change = sent(&network, 1, Pdu::Initiating_UEContextModification).expect("a change");
+    assert_eq!(downlink(&change), 30_000_000);
+    assert!(network.context().is_some_and(|c| c.sessions.iter().filter(|s| s.remains()).count() == 1));
 }
 
 #[test]

@@ -155,6 +155,7 @@ fn bearer_without_erab_ends() {
     assert_eq!(sessions(&network), [(5, RanState::Up)]);
     assert!(!matches!(network.ue.esm.last(), Some(NasEsmMessage::DeactivateEpsBearerContextRequest(_))));
     assert!(network.context().is_some_and(|c| c.is_registered()));
+    network.refused_erab = None;
     network.connect(3, Some("ims"));
     assert_eq!(sessions(&network), [(5, RanState::Up), (6, RanState::Up)]);
 }

@@ -15,6 +15,7 @@ mod handover;
 pub(crate) mod kdf;
 mod lost_bearers;
 mod network;
+mod options;
 pub(crate) mod pdus;
 mod power_saving;
 mod protection;

@@ -27,6 +27,8 @@ use vireo_wire::security::{Autn, Rand};
 pub(super) const IMSI: &str = "999700000000001";
 /// EEA0 to EEA2, EIA1 and EIA2.
 pub(super) const CAPABILITY: [u8; 2] = [0xe0, 0x60];
+/// Extended protocol configuration options, in the second octet of EPS network feature support.
+pub(super) const EPCO: u8 = 0x08;
 pub(super) const ASSOC: AssocId = AssocId(7);
 const KEY: [u8; 16] = [0x46; 16];
 const OPC: [u8; 16] = [0xcd; 16];
@@ -53,8 +55,8 @@ pub(super) struct Ue {
     pub(super) received_esm: Vec<(u8, u8, NasEsmMessage)>,
     /// Cause in the latest activation request of a default bearer.
     pub(super) bearer_cause: Option<u8>,
-    /// APN that the UE has in ESM INFORMATION RESPONSE.
-    pub(super) apn: Option<&'static str>,
+    /// ESM INFORMATION RESPONSE of the UE; `None` = one without IEs.
+    pub(super) information: Option<NasEsmInformationResponse>,
     /// True if the UE answers no accept.
     pub(super) silent: bool,
     /// True if the UE has another K than the network.
@@ -101,7 +103,7 @@ pub(super) struct Network {
     pub(super) upf_answers: bool,
     /// False if the eNB does not answer UE CONTEXT RELEASE COMMAND.
     pub(super) enb_releases: bool,
-    /// E-RAB that the eNB does not set up with a context.
+    /// E-RAB that the eNB neither sets up nor modifies.
     pub(super) refused_erab: Option<u64>,
     unanswered: Vec<(Seid, Vec<u8>)>,
     down: std::collections::VecDeque<(AssocId, Vec<u8>)>,
@@ -539,7 +541,7 @@ impl Network {
                 let identity = NasMobileIdentity::from_imsi(IMSI).expect("an IMSI");
                 self.uplink(emm(NasIdentityResponse::new(identity)).encode().expect("it encodes"));
             }
-            NasEmmMessage::AuthenticationRequest(request) => self.authenticate(&request),
+            NasEmmMessage::AuthenticationRequest(request) => self.authenticate(&request, header != 0),
             NasEmmMessage::SecurityModeCommand(command) => {
                 let replayed = &command.replayed_ue_security_capabilities.value;
                 assert_eq!(replayed[..2], CAPABILITY, "no bidding down");
@@ -569,7 +571,8 @@ impl Network {
         }
     }
 
-    fn authenticate(&mut self, request: &NasAuthenticationRequest) {
+    /// Answers a challenge, under the keys in use if it was protected.
+    fn authenticate(&mut self, request: &NasAuthenticationRequest, is_protected: bool) {
         let rand = *<&[u8; 16]>::try_from(&request.authentication_parameter_rand.value[..]).expect("16 octets");
         let autn = *<&[u8; 16]>::try_from(&request.authentication_parameter_autn.value[..]).expect("16 octets");
         let (milenage, autn) = (milenage(), Autn::new(&autn));
@@ -589,11 +592,17 @@ impl Network {
         let kasme = derive_kasme(usim.ck(), usim.ik(), network, &autn);
         self.ue.kasme = *kasme.as_octets();
         let (eia, eea) = (IntegrityAlgorithm::EIA2, CipheringAlgorithm::EEA2);
-        self.ue.key_set = request.nas_key_set_identifier_asme.value & 7;
-        self.ue.keys = Some(NasSecurityContext::from_fresh_kasme(&kasme, eia, eea).expect("keys"));
         let res = if self.ue.wrong_key { [0; 8] } else { *usim.res().as_octets() };
         let res = NasAuthenticationResponseParameter::from_res(&res).expect("8 octets");
-        self.uplink(emm(NasAuthenticationResponse::new(res)).encode().expect("it encodes"));
+        let response = emm(NasAuthenticationResponse::new(res));
+        let header = NasEpsSecurityHeaderType::IntegrityProtectedAndCiphered;
+        let response = match self.ue.keys.as_mut().filter(|_| is_protected) {
+            Some(keys) => keys.protect(&response, header, Direction::Uplink).expect("it encodes"),
+            None => response.encode().expect("it encodes"),
+        };
+        self.ue.key_set = request.nas_key_set_identifier_asme.value & 7;
+        self.ue.keys = Some(NasSecurityContext::from_fresh_kasme(&kasme, eia, eea).expect("keys"));
+        self.uplink(response);
     }
 
     fn attached(&mut self, accept: &NasAttachAccept) {
@@ -630,9 +639,7 @@ impl Network {
                 Some(NasEpsMessage::new_esm(NasDeactivateEpsBearerContextAccept::new(), ebi, 0))
             }
             NasEsmMessage::EsmInformationRequest(_) => {
-                let mut response = NasEsmInformationResponse::new();
-                response.access_point_name =
-                    self.ue.apn.map(|apn| NasAccessPointName::from_string(apn).expect("an APN"));
+                let response = self.ue.information.clone().unwrap_or_default();
                 Some(NasEpsMessage::new_esm(response, 0, pti))
             }
             _ => None,

@@ -250,6 +250,29 @@ pub(super) fn release_request((mme, enb): (u32, u32)) -> Vec<u8> {
     ))
 }
 
+/// Returns UE CONTEXT RELEASE COMPLETE that recommends a macro eNB and a cell of it for paging.
+pub(super) fn release_complete((mme, enb): (u32, u32), recommended: u32) -> Vec<u8> {
+    let cell = eutran_cgi(network(), EnbKind::Macro, recommended, 1).expect("a cell");
+    let cell = RecommendedCellItem::new(cell, Some(9), None);
+    let cell = build_s1ap_ie!(IGNORE RecommendedCellItem(cell)).expect("an item");
+    let target = global_enb_id(network(), EnbKind::Macro, recommended).expect("20 bits");
+    let target = RecommendedENBItem::new(MMEPagingTarget::global_ENB_ID(target), None);
+    let target = build_s1ap_ie!(IGNORE RecommendedENBItem(target)).expect("an item");
+    let information = InformationOnRecommendedCellsAndENBsForPaging::new(
+        RecommendedCellsForPaging::new(RecommendedCellList(vec![cell]), None),
+        RecommendedENBsForPaging::new(RecommendedENBList(vec![target]), None),
+        None,
+    );
+    encoded(build_s1ap!(
+        SuccessfulOutcome,
+        UEContextRelease,
+        UEContextReleaseComplete,
+        MME_UE_S1AP_ID(mme),
+        eNB_UE_S1AP_ID(enb),
+        InformationOnRecommendedCellsAndENBsForPaging(information),
+    ))
+}
+
 /// Returns NAS NON DELIVERY INDICATION.
 pub(super) fn not_delivered((mme, enb): (u32, u32)) -> Vec<u8> {
     encoded(build_s1ap!(
@@ -334,13 +357,13 @@ pub(super) fn capability_of_both((mme, enb): (u32, u32), eutra: &[u8], nr: &[u8]
 }
 
 /// Returns UE CONTEXT MODIFICATION FAILURE.
-pub(super) fn modification_failure((mme, enb): (u32, u32)) -> Vec<u8> {
+pub(super) fn modification_failure((mme, enb): (u32, u32), cause: CauseRadioNetwork) -> Vec<u8> {
     encoded(build_s1ap!(
         UnsuccessfulOutcome,
         UEContextModification,
         UEContextModificationFailure,
         MME_UE_S1AP_ID(mme),
         eNB_UE_S1AP_ID(enb),
-        Cause(Cause::radioNetwork(CauseRadioNetwork::unspecified)),
+        Cause(Cause::radioNetwork(cause)),
     ))
 }

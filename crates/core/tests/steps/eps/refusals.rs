@@ -426,7 +426,8 @@ fn further_connections_have_a_limit() {
 fn esm_information_selects_apn() {
     let mut network = Network::new();
     network.subscribe("ims");
-    network.ue.apn = Some("ims");
+    let apn = NasAccessPointName::from_string("ims").expect("an APN");
+    network.ue.information = Some(NasEsmInformationResponse::new().with_access_point_name(apn));
     let mut request = network.attach_request();
     request.esm_message_container = NasEsmMessageContainer::new(vec![0x02, 1, 0xd0, 0x11, 0xd1]);
     network.initial_message(&request);

@@ -1,12 +1,12 @@
 //! Services that the core does not have, faulty requests, and what the network tells UE and eNB.
 
-use super::network::Network;
+use super::network::{EPCO, Network};
 use super::{attached, pdus};
 use vireo_core::step::Note;
 use vireo_core::subscription::Ambr;
 use vireo_types::Duration;
 use vireo_wire::nas_eps::*;
-use vireo_wire::s1ap::{S1AP_PDU, S1APPDU, S1apPduKind, ie};
+use vireo_wire::s1ap::{CauseRadioNetwork, RecommendedCellItem, S1AP_PDU, S1APPDU, S1apPduKind, decode_open_type, ie};
 
 /// CONTROL PLANE SERVICE REQUEST, mobile originating.
 const CONTROL_PLANE: [u8; 3] = [0x07, 0x4d, 0x00];
@@ -20,7 +20,7 @@ fn control_plane_service_is_rejected() {
         NasEmmMessage::AttachAccept(accept) => accept.eps_network_feature_support.clone(),
         _ => None,
     });
-    assert_eq!(support.map(|support| support.value.to_vec()), Some(vec![0]));
+    assert_eq!(support.map(|support| support.value.to_vec()), Some(vec![0, EPCO]));
     network.idle();
     let request = NasEpsMessage::decode(&CONTROL_PLANE).expect("a message");
     network.protected(&request, NasEpsSecurityHeaderType::IntegrityProtected);
@@ -159,9 +159,33 @@ fn ue_ambr_follows_bearers() {
     let change = sent(&network, S1apPduKind::Initiating_UEContextModification).expect("a change");
     assert_eq!(ambr(&change), Some((30_000_000, 5_000_000)));
     // The UE stays connected if the eNB does not apply it.
-    network.take_from_enb(&pdus::modification_failure(ids));
+    network.take_from_enb(&pdus::modification_failure(ids, CauseRadioNetwork::unspecified));
     assert!(network.notes.contains(&Note::fault("context-modification-failure")));
     assert!(network.context().is_some_and(|c| c.is_registered() && c.connection.is_some()));
+}
+
+/// The UE has got no activation request (TS 36.413 8.2.1.2), and the eNB the UE-AMBR with the
+/// refused bearer.
+#[test]
+fn refused_erab_rejects_connection() {
+    let mut network = Network::new();
+    let rates = |downlink_bps, uplink_bps| Ambr { uplink_bps, downlink_bps };
+    network.subscription.ambr = rates(50_000_000, 9_000_000);
+    network.subscription.slices[0].dnns[0].ambr = rates(30_000_000, 5_000_000);
+    network.subscribe("ims");
+    network.subscription.slices[0].dnns[1].ambr = rates(30_000_000, 2_000_000);
+    network.attach();
+    network.refused_erab = Some(6);
+    network.connect(2, Some("ims"));
+    let setup = sent(&network, S1apPduKind::Initiating_E_RABSetup).expect("a set-up");
+    assert_eq!(ambr(&setup), Some((50_000_000, 7_000_000)));
+    let change = sent(&network, S1apPduKind::Initiating_UEContextModification).expect("a change");
+    assert_eq!(ambr(&change), Some((30_000_000, 5_000_000)));
+    let [(0, 2, NasEsmMessage::PdnConnectivityReject(reject))] = &network.ue.received_esm[..] else {
+        panic!("{:?}", network.ue.received_esm)
+    };
+    assert_eq!(reject.esm_cause.value, 26);
+    assert!(network.context().is_some_and(|c| c.is_registered() && c.sessions.len() == 1));
 }
 
 /// Returns the numbers of the eNBs with a page, and the priority of the last page.
@@ -187,6 +211,32 @@ fn last_enb_pages_first() {
     assert_eq!(pages(&network).0, [0]);
     network.wait(Duration::from_millis(3100));
     assert_eq!(pages(&network).0, [0, 0, 1]);
+}
+
+/// An eNB and a cell that the eNB of the last connection has recommended (TS 36.413 8.3.3.2,
+/// 8.5.2). They are those of the last connection alone.
+#[test]
+fn recommended_enb_and_cell_are_paged() {
+    let mut network = attached();
+    network.set_up_enb(1);
+    let ids = (network.mme_id.expect("a connection"), network.enb_id);
+    network.enb_releases = false;
+    network.take_from_enb(&pdus::release_request(ids));
+    network.mme_id = None;
+    network.take_from(0, &pdus::release_complete(ids, 0x12346));
+    network.downlink_data();
+    assert_eq!(pages(&network).0, [0, 1], "the last one, and the recommended one");
+    let page = sent(&network, S1apPduKind::Initiating_Paging).expect("a page");
+    let assistance = page.ie::<ie::AssistanceDataForPaging>().expect("an IE").expect("a value");
+    let cells = assistance.assistance_data_for_recommended_cells.expect("cells").recommended_cells_for_paging;
+    let cell: RecommendedCellItem = decode_open_type(&cells.recommended_cell_list.0[0].value).expect("a cell");
+    assert_eq!(cell.time_stayed_in_cell, Some(9));
+    let attempts = assistance.paging_attempt_information.expect("attempts");
+    assert_eq!((attempts.paging_attempt_count.0, attempts.intended_number_of_paging_attempts.0), (1, 5));
+    network.enb_releases = true;
+    network.service_request();
+    network.idle();
+    assert!(network.context().is_some_and(|c| c.reachability.recommended.is_empty()));
 }
 
 /// TS 36.413 9.2.1.78.

@@ -7,9 +7,9 @@ use vireo_core::amf::context::Procedure;
 use vireo_core::amf::engine::Event;
 use vireo_core::step::{Effect, Kind, Note};
 use vireo_core::subscription::{Ambr, AuthenticationRequest, SubscriberIdentity};
-use vireo_types::{Dialect, Duration, Tac};
+use vireo_types::{Dialect, Duration, Pei, Tac};
 use vireo_wire::nas_eps::*;
-use vireo_wire::s1ap::{S1AP_PDU, S1apPduKind, ie};
+use vireo_wire::s1ap::{EventType, S1AP_PDU, S1apPduKind, ie};
 
 fn attached() -> Network {
     let mut network = Network::new();
@@ -109,6 +109,30 @@ fn enb_gets_profile_id_of_subscriber() {
     let expected =
         [(S1apPduKind::Initiating_InitialContextSetup, 256), (S1apPduKind::Initiating_UEContextModification, 7)];
     assert_eq!(ids.collect::<Vec<_>>(), expected);
+}
+
+/// TS 36.413 9.2.3.38.
+#[test]
+fn enb_gets_masked_imeisv() {
+    let mut network = attached();
+    network.change(|ue| ue.identity.pei = Some(Pei(3_512_345_678_901_234)));
+    network.idle();
+    network.service_request();
+    let pdus = network.sent.iter().map(|(_, pdu)| S1AP_PDU::decode_borrowed(pdu).expect("a PDU"));
+    let masked = pdus.filter_map(|pdu| Some((pdu.kind(), pdu.ie::<ie::Masked_IMEISV>()?.expect("bits").0.value())));
+    let expected = [(S1apPduKind::Initiating_InitialContextSetup, 0x3512_3456_78ff_ff34)];
+    assert_eq!(masked.collect::<Vec<_>>(), expected);
+}
+
+/// TS 36.413 8.11.1.
+#[test]
+fn operator_requests_cell_from_enb() {
+    let mut network = attached();
+    network.event(Event::Locate);
+    network.settle();
+    let pdus = network.sent.iter().map(|(_, pdu)| S1AP_PDU::decode_borrowed(pdu).expect("a PDU"));
+    let events = pdus.filter_map(|pdu| Some(pdu.ie::<ie::RequestType>()?.expect("a type").event_type));
+    assert_eq!(events.collect::<Vec<_>>(), [EventType::direct]);
 }
 
 /// E-RAB MODIFY RESPONSE has the bearer in its list of failed ones (TS 36.413 8.2.2.2).

@@ -111,8 +111,8 @@ impl RanNodes for Nodes {
     }
 
     fn misses(&self, tai: Tai, slices: &[Snssai]) -> bool {
-        let is_nr = |(assoc, _): &&(AssocId, Option<RanNode>)| assoc.dialect() == Dialect::Nr;
-        self.0.iter().filter(is_nr).any(|(_, node)| node.as_ref().is_some_and(|node| node.misses(tai, slices)))
+        let nodes = self.0.iter().filter(|(assoc, _)| assoc.dialect() == Dialect::Nr);
+        ran::area_lacks(nodes.filter_map(|(_, node)| node.as_ref()?.slices(tai)), slices)
     }
 
     fn is_ng_enb(&self, node: AssocId) -> bool {
@@ -460,17 +460,17 @@ impl Lab {
                     self.ue.receive(&self.profile, &inbox.nas[range.clone()], &mut out);
                     self.uplink(out);
                 }
-                gnb::Event::ContextSetup { key, .. } => {
-                    let mut out = UeOutput::default();
-                    self.ue.check_access_key(key, &mut out);
-                    self.uplink(out);
-                }
                 // Ignores the release of an earlier connection of the UE.
                 gnb::Event::Released { .. }
                     if n == self.at && self.ran.is_none_or(|ran| self.gnbs[n].owner(ran).is_none()) =>
                 {
                     self.ran = None;
                     self.ue.connection_released();
+                }
+                gnb::Event::PathSwitched { key, renewed: true, .. } | gnb::Event::ContextSetup { key, .. } => {
+                    let mut out = UeOutput::default();
+                    self.ue.check_access_key(key, &mut out);
+                    self.uplink(out);
                 }
                 gnb::Event::PathSwitched { key, chaining, .. }
                 | gnb::Event::HandoverPrepared { key, chaining, mapped: false, .. } => {

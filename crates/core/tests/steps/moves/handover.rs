@@ -15,7 +15,7 @@ use vireo_core::amf::context::{KeySet, NasSecurity, NextHopChain, UeContext};
 use vireo_core::amf::engine::{Event, is_authentic};
 use vireo_core::smf::RanState;
 use vireo_core::step::{Effect, Kind, Note};
-use vireo_core::subscription::Subscription;
+use vireo_core::subscription::{Ambr, Subscription};
 use vireo_emulator::ue::security::SecurityContext as _;
 use vireo_types::{AssocId, Dialect, Duration, RanUeNgapId};
 use vireo_wire::nas::{self, Nas5gmmMessage, Nas5gsMessage, Nas5gsSecurityHeaderType};
@@ -611,6 +611,27 @@ fn idle_session_ends_at_handover_to_4g() {
     phone.lab.take_from_enb(&pdus::notified_by_enb(mme));
     assert_eq!(phone.sessions(), [(3, 5)]);
     assert!(phone.pdus(S1apPduKind::Initiating_E_RABSetup).is_empty());
+}
+
+/// A gNB gets the subscribed UE-AMBR, and an eNB at most the sum of the APN-AMBRs (TS 23.501
+/// 5.7.1.8, TS 23.401 4.7.3).
+#[test]
+fn target_gets_ambr_of_its_system() {
+    const APN: Ambr = Ambr { uplink_bps: 2_000_000, downlink_bps: 3_000_000 };
+    let limit = |phone: &mut Phone| phone.lab.change(|ue| ue.sessions[0].terms.ambr = APN);
+    let mut phone = in_5g();
+    limit(&mut phone);
+    require_4g(&mut phone, ENB_ID);
+    let request = to_enb(&phone, S1apPduKind::Initiating_HandoverResourceAllocation).expect("a request");
+    let ambr = request.ie::<s1ap::ie::uEaggregateMaximumBitrate>().expect("an IE").expect("rates");
+    assert_eq!(ambr.ue_aggregate_maximum_bit_rate_dl.0, APN.downlink_bps);
+    let mut phone = in_4g();
+    limit(&mut phone);
+    require_5g(&mut phone, GNB_ID);
+    let request = to_gnb(&phone, NgapPduKind::Initiating_HandoverResourceAllocation).expect("a request");
+    let ambr = request.ie::<ngap::ie::UEAggregateMaximumBitRate>().expect("an IE").expect("rates");
+    let subscribed = phone.context().subscription.expect("a subscription").ambr;
+    assert_eq!(ambr.ue_aggregate_maximum_bit_rate_dl.0, subscribed.downlink_bps);
 }
 
 /// Messages of the source that cross HANDOVER NOTIFY, and those of another RAN node.

@@ -35,8 +35,12 @@ pub struct Access {
     /// unless the length is 0.
     pub ran: Vec<Network>,
     /// Networks of RAN nodes and other UPFs, to which tunnels may lead. If empty, tunnels lead
-    /// anywhere.
+    /// anywhere else than to services of UEs and to `core`.
     pub tunnel_ends: Vec<Network>,
+    /// Networks of the core, and loopback unless N3 is there. A tunnel leads to an address of them
+    /// only if an N2 association is with it, or `tunnel_ends` has the single address: a RAN node or
+    /// another UPF shares it.
+    pub core: Vec<Network>,
 }
 
 impl Access {
@@ -325,12 +329,18 @@ impl KnownAddresses {
     }
 
     /// Returns true if tunnels may lead to the address by the configuration. UEs lose an address to
-    /// which a tunnel leads, so that no tunnel may lead to a service of theirs.
+    /// which a tunnel leads, so that no tunnel may lead to a service of theirs. A network of
+    /// reachable addresses counts as far as this machine has them.
     pub(crate) fn may_be_tunnel_end(&self, address: IpAddr) -> bool {
         let contains = |network: &Network| network.contains(address);
-        let is_service = self.access.reachable.iter().filter(|network| is_single(network)).any(contains);
-        let ends = &self.access.tunnel_ends;
-        !is_service && (ends.is_empty() || ends.iter().any(contains))
+        let Access { reachable, tunnel_ends, core, .. } = &self.access;
+        let is_local = || self.machine.iter().any(contains);
+        let is_service =
+            reachable.iter().any(|network| network.contains(address) && (is_single(network) || is_local()));
+        let is_listed = tunnel_ends.is_empty() || tunnel_ends.iter().any(contains);
+        let is_single_end = || tunnel_ends.iter().any(|network| network.contains(address) && is_single(network));
+        let is_shared = || self.entries.get(&address).is_some_and(|entry| entry.nodes > 0) || is_single_end();
+        !is_service && is_listed && (!core.iter().any(contains) || is_shared())
     }
 
     /// Returns the number of known RAN node addresses.
@@ -422,6 +432,34 @@ mod tests {
         known.set_local(&[network("192.0.2.2/32")], &checks);
         assert!(is_protected(&checks, "192.0.2.1") && is_protected(&checks, "192.0.2.2"));
         assert!(!is_protected(&checks, "10.9.0.77"));
+    }
+
+    #[test]
+    fn tunnels_lead_to_no_service_and_not_to_core() {
+        let (checks, mut known) = (checks(), KnownAddresses::default());
+        let core = ["192.0.2.5/32", "2001:db8::5/128", "127.0.0.0/8", "::1/128"].map(network).to_vec();
+        let reachable = vec![network("10.7.0.0/16"), network("10.8.0.9/32")];
+        let access = Access { reachable, core, ..Access::default() };
+        known.configure(access.clone(), &checks);
+        known.set_local(&[network("10.7.0.1/32"), network("192.0.2.1/32")], &checks);
+        let refuses = |known: &KnownAddresses, address: &str| !known.may_be_tunnel_end(ip(address));
+        for address in ["192.0.2.5", "2001:db8::5", "10.7.0.1", "10.8.0.9", "127.0.0.3", "::1"] {
+            assert!(refuses(&known, address), "{address}");
+        }
+        known.begin(ip("127.0.0.3"), Use::Node, &checks);
+        assert!(!refuses(&known, "127.0.0.3") && refuses(&known, "127.0.0.4"), "a RAN node is there");
+        known.end(ip("127.0.0.3"), Use::Node, &checks);
+        assert!(refuses(&known, "127.0.0.3"));
+        // A RAN node may be on this machine.
+        for address in ["192.0.2.6", "192.0.2.1", "10.7.0.2"] {
+            assert!(!refuses(&known, address), "{address}");
+        }
+        let tunnel_ends = vec![network("192.0.2.0/24")];
+        known.configure(Access { tunnel_ends, ..access.clone() }, &checks);
+        assert!(refuses(&known, "192.0.2.5") && refuses(&known, "10.7.0.2") && !refuses(&known, "192.0.2.6"));
+        let tunnel_ends = vec![network("192.0.2.0/24"), network("192.0.2.5/32")];
+        known.configure(Access { tunnel_ends, ..access }, &checks);
+        assert!(!refuses(&known, "192.0.2.5") && refuses(&known, "2001:db8::5"));
     }
 
     #[test]

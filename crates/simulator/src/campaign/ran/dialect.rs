@@ -18,6 +18,7 @@ pub(super) enum NodeEvent {
     PathSwitched {
         key: [u8; 32],
         chaining: u8,
+        renewed: bool,
     },
     PathSwitchFailed,
     HandoverPrepared(PreparedTarget),
@@ -271,7 +272,7 @@ fn event_of_gnb(number: usize, event: gnb::Event, nas: &[u8]) -> NodeEvent {
     match event {
         gnb::Event::Nas { range, .. } => nas.get(range).map_or(NodeEvent::Other, |nas| NodeEvent::Nas(nas.to_vec())),
         gnb::Event::ContextSetup { key, .. } => NodeEvent::ContextSetup(key),
-        gnb::Event::PathSwitched { key, chaining, .. } => NodeEvent::PathSwitched { key, chaining },
+        gnb::Event::PathSwitched { key, chaining, renewed, .. } => NodeEvent::PathSwitched { key, chaining, renewed },
         gnb::Event::PathSwitchFailed { .. } => NodeEvent::PathSwitchFailed,
         gnb::Event::HandoverPrepared { source, target, key, chaining, .. } => {
             NodeEvent::HandoverPrepared(PreparedTarget { source, target, key, chaining })
@@ -290,7 +291,7 @@ fn event_of_enb(number: usize, event: enb::Event, nas: &[u8]) -> NodeEvent {
     match event {
         enb::Event::Nas { range, .. } => nas.get(range).map_or(NodeEvent::Other, |nas| NodeEvent::Nas(nas.to_vec())),
         enb::Event::ContextSetup { key, .. } => NodeEvent::ContextSetup(key),
-        enb::Event::PathSwitched { key, chaining, .. } => NodeEvent::PathSwitched { key, chaining },
+        enb::Event::PathSwitched { key, chaining, renewed, .. } => NodeEvent::PathSwitched { key, chaining, renewed },
         enb::Event::PathSwitchFailed { .. } => NodeEvent::PathSwitchFailed,
         enb::Event::HandoverPrepared { source, target, key, chaining, .. } => {
             NodeEvent::HandoverPrepared(PreparedTarget { source, target, key, chaining })

@@ -1,7 +1,7 @@
-//! AN release (TS 23.502 4.2.6).
+//! AN release (TS 23.502 4.2.6), and S1 release (TS 23.401 5.3.5).
 //!
-//! The UE becomes idle, and its downlink packets are buffered. The messages are NGAP only and are
-//! in `n2`.
+//! The UE becomes idle, and its downlink packets are buffered. No NAS message belongs to the
+//! procedure; [`crate::amf::access`] has its messages to the RAN node.
 
 use crate::amf::context::RanContext;
 use crate::amf::n2::Cause;
@@ -17,8 +17,8 @@ pub fn on_request(ctx: &mut StepContext<'_, '_>, cause: Cause) {
     }
 }
 
-/// Handles the end of the NG connection: the RAN node has released the UE or did not respond, or
-/// the association was lost.
+/// Handles the end of the NG or S1 connection: the RAN node has released the UE or did not respond,
+/// or the association was lost.
 pub fn on_release(ctx: &mut StepContext<'_, '_>) {
     let connection = ctx.ue.connection.take();
     if let Some(RanContext::Releasing { deadline }) = connection.map(|c| c.ran) {

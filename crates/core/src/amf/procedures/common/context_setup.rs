@@ -4,7 +4,7 @@
 //! sessions that the UE activates.
 
 use crate::amf::access;
-use crate::amf::context::RanContext;
+use crate::amf::context::{Connection, NextHop, RanContext};
 use crate::amf::n2::{AcceptTransport, Cause, ContextSetup, SessionSetup, UeInformation};
 use crate::step::StepContext;
 use vireo_types::Dialect;
@@ -75,20 +75,47 @@ pub fn set_up(ctx: &mut StepContext<'_, '_>, mut nas: Option<Vec<u8>>, mut sessi
     }
 }
 
+/// Returns the next NH of the keys in use, if an eNB has a key that follows from them. A path
+/// switch that crosses the renewal of this key needs it, because S1AP has no mark of other keys (TS
+/// 33.401 7.2.10).
+pub fn former_hop(ctx: &mut StepContext<'_, '_>) -> Option<NextHop> {
+    let is_enb = |c: Connection| c.ran == RanContext::SetUp && c.assoc.dialect() == Dialect::Eps;
+    let has_key = ctx.ue.connection.is_some_and(is_enb);
+    ctx.ue.security.as_mut().filter(|_| has_key).and_then(|security| security.advance())
+}
+
 /// Sends a RAN node that has a UE context the KgNB or KeNB of NAS keys that were taken into use,
-/// and waits for its answer (TS 33.501 6.9.4.4, TS 33.401 7.2.9.4). A path switch in progress would
-/// give the RAN node an NH of the new keys: the connection is released instead.
-pub fn renew_key(ctx: &mut StepContext<'_, '_>) {
-    let Some(connection) = ctx.ue.connection.filter(|connection| connection.ran == RanContext::SetUp) else { return };
-    if ctx.ue.is_in_handover() {
+/// and waits for its answer (TS 33.501 6.9.4.4, TS 33.401 7.2.9.4). `former` is that of
+/// [`former_hop`] before.
+///
+/// A gNB whose path switch has no answer yet gets the key with that answer (TS 33.501 6.9.2.3.2).
+/// Any other handover would give the target a key of the former NAS keys, and a node whose key is
+/// being renewed may have the former one or the other: the connection is released instead.
+pub fn renew_key(ctx: &mut StepContext<'_, '_>, former: Option<NextHop>) {
+    let Some(connection) = ctx.ue.connection.filter(|connection| connection.ran.is_set_up()) else { return };
+    let switches = ctx.ue.is_switching_path() && connection.assoc.dialect() == Dialect::Nr;
+    if !switches && (ctx.ue.is_in_handover() || connection.ran.is_rekeying()) {
         return ctx.release(Cause::radioNetwork(CauseRadioNetwork::interaction_with_other_procedure));
     }
     let Some(security) = &mut ctx.ue.security else { return };
     security.begin_access();
+    match switches {
+        true => await_key(ctx, former),
+        false => send_key(ctx, former),
+    }
+}
+
+/// Sends the RAN node the key that [`renew_key`] prepared, and waits for its answer.
+pub fn send_key(ctx: &mut StepContext<'_, '_>, former: Option<NextHop>) {
+    let (Some(connection), Some(security)) = (ctx.ue.connection, &mut ctx.ue.security) else { return };
     let (key, capability) = (security.initial_kgnb(), ctx.ue.security_capability);
-    let deadline = ctx.now() + ctx.env.config.timers.ran_response;
     ctx.send(|_| access::key_renewal_request(&connection, key, capability));
+    await_key(ctx, former);
+}
+
+fn await_key(ctx: &mut StepContext<'_, '_>, former: Option<NextHop>) {
+    let deadline = ctx.now() + ctx.env.config.timers.ran_response;
     if let Some(connection) = &mut ctx.ue.connection {
-        connection.ran = RanContext::SettingUp { deadline };
+        connection.ran = RanContext::Rekeying { deadline, former };
     }
 }

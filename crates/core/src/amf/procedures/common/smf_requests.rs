@@ -218,7 +218,7 @@ pub fn forward_n1n2(ctx: &mut StepContext<'_, '_>, psi: u8, content: N1N2Content
         Some(RanContext::None | RanContext::Secured) if n2.is_none() => {
             user_plane::send(ctx, DeferredSessionMessage { psi, n1, n2 })
         }
-        Some(RanContext::None | RanContext::Secured | RanContext::SettingUp { .. }) => {
+        Some(RanContext::None | RanContext::Secured | RanContext::SettingUp { .. } | RanContext::Rekeying { .. }) => {
             wait(ctx, DeferredSessionMessage { psi, n1, n2 })
         }
         Some(RanContext::Releasing { .. }) | None => {

@@ -2,7 +2,7 @@
 
 use super::{context_setup, smf_requests};
 use crate::amf::access;
-use crate::amf::context::{Connection, DeferredSessionMessage, RanContext, UeContext};
+use crate::amf::context::{Connection, DeferredSessionMessage, UeContext};
 use crate::amf::n2::{Cause, SessionSetup};
 use crate::smf::{self, Input, N2Sm, Output};
 use crate::step::{Effect, Kind, Note, StepContext};
@@ -260,7 +260,7 @@ fn send_n2(ctx: &mut StepContext<'_, '_>, psi: u8, kind: N2Sm, transfer: Vec<u8>
             ctx.send(|c| access::session_release_command(c, psi, (ambr, nas), transfer));
         }
         // A RAN node that is releasing the UE, or has not set it up, has nothing to modify.
-        N2Sm::ModifyRequest if ctx.ue.connection.is_some_and(|c| c.ran != RanContext::SetUp) => {
+        N2Sm::ModifyRequest if ctx.ue.connection.is_some_and(|c| !c.ran.is_set_up()) => {
             nas.into_iter().for_each(|nas| ctx.send_encoded_nas(nas));
         }
         N2Sm::ModifyRequest => {

@@ -4,7 +4,7 @@ use super::messages::{PathSwitchAnswer, Request, RequestedSession};
 use crate::amf::context::{Connection, NextHop};
 use crate::amf::n2::{Cause, SessionItems};
 use crate::amf::s1::{
-    ambr_to, capability_to, cause_to, encode, erab_qos, extension, handover_restrictions, nr_capability,
+    ambr_to, capability_to, cause_to, encode, erab_qos, extension, handover_restrictions, masked_imeisv, nr_capability,
     transport_address,
 };
 use crate::smf::{ErabForwarding, ErabRequest, ErabTunnel};
@@ -151,6 +151,9 @@ pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
             ies.push(build_s1ap_ie!(HandoverRequest, HandoverRestrictionList(list))?);
         }
         ies.push(build_s1ap_ie!(HandoverRequest, SecurityContext(security_context(request.next_hop)))?);
+        if let Some(imeisv) = request.information.masked_imeisv.map(masked_imeisv) {
+            ies.push(build_s1ap_ie!(HandoverRequest, Masked_IMEISV(imeisv))?);
+        }
         if let Some(algorithms) = request.nr_algorithms {
             ies.push(build_s1ap_ie!(HandoverRequest, NRUESecurityCapabilities(nr_capability(algorithms)))?);
         }

@@ -81,6 +81,7 @@ fn path_switch_messages_equal_goldens() {
     let answer = |switched: &[u8], released: &[u8], capability| PathSwitchAnswer {
         capability,
         next_hop: NEXT_HOP,
+        is_renewed: false,
         switched: vec![(5, switched.to_vec())],
         released: released.iter().map(|ebi| (*ebi, Vec::new())).collect(),
         ambr: AMBR,

@@ -51,7 +51,7 @@ pub(super) fn on_required(ctx: &mut StepContext<'_, '_>, request: &HandoverRequi
     let request = Request {
         guami: ctx.env.config.guami(),
         cause: request.cause.clone(),
-        ambr: ctx.ue.ambr(),
+        ambr: ctx.ue.ambr_in(to),
         capability,
         next_hop,
         sessions,

@@ -13,6 +13,8 @@ pub struct PathSwitchAnswer<'a> {
     /// UE security capabilities, if those of the RAN differ.
     pub capability: Option<UeSecurityCapability>,
     pub next_hop: NextHop,
+    /// True if the next hop is the KgNB of NAS keys that the gNB has no key of yet.
+    pub is_renewed: bool,
     /// Switched sessions with the answers of the SMF.
     pub switched: SessionItems,
     /// Sessions that the RAN node must release, with the answers of the SMF.

@@ -36,7 +36,7 @@ pub use state::{Handover, N2Handover, SourceNode, SystemChange, XnHandover};
 
 use crate::amf::context::{Connection, HandoverSmfStage, Procedure, RanContext, is_served};
 use crate::amf::n2::{Cause, HandoverRequired, PathSwitch, SessionItems, UeInformation, UeMessage};
-use crate::amf::procedures::common::user_plane;
+use crate::amf::procedures::common::{context_setup, user_plane};
 use crate::smf::{self, HandoverRefusal, Input, N2Sm, RanState};
 use crate::step::{Effect, Kind, Note, StepContext};
 use state::Progress;
@@ -59,7 +59,13 @@ pub fn path_switch(ctx: &mut StepContext<'_, '_>, assoc: AssocId, request: &Path
     }
     // The UE has moved: abort a prepared N2 handover or an earlier path switch.
     abort(ctx);
-    ctx.ue.connection = Some(Connection { assoc, ran_id: request.ran_id, tai, cell, ..old });
+    let ran = match old.ran {
+        RanContext::Rekeying { former, .. } => {
+            RanContext::Rekeying { deadline: ctx.now() + ctx.env.config.timers.ran_response, former }
+        }
+        other => other,
+    };
+    ctx.ue.connection = Some(Connection { assoc, ran_id: request.ran_id, tai, cell, ran, ..old });
     let own = messages::algorithms(dialect, ctx.ue.security_capability);
     let own_nr = ctx.ue.security_capability.nr_algorithms();
     let own_eutra = messages::algorithms(Dialect::Eps, ctx.ue.security_capability);
@@ -115,7 +121,9 @@ pub fn path_switch_refusal(dialect: Dialect, amf_id: AmfUeNgapId, request: &Path
 fn why_not_switched(ctx: &StepContext<'_, '_>, old: &Connection, tai: Tai, request: &PathSwitch) -> Option<Radio> {
     let requested = bits(&request.switched);
     let is_switchable = |s: &smf::SmContext| (s.is_up() || s.is_setting_up()) && has(requested, s.id());
-    if old.ran != RanContext::SetUp {
+    // An eNB cannot learn that its key and the NH are of different NAS keys (TS 36.413 9.1.5.9).
+    let lacks_hop = old.assoc.dialect() == Dialect::Eps && matches!(old.ran, RanContext::Rekeying { former: None, .. });
+    if !old.ran.is_set_up() || lacks_hop {
         Some(Radio::interaction_with_other_procedure)
     } else if !is_served(ctx.env.config, tai) || is_forbidden(ctx, tai) {
         Some(Radio::ho_target_not_allowed)
@@ -167,7 +175,15 @@ fn switched(ctx: &mut StepContext<'_, '_>) {
     let Some(connection) = ctx.ue.connection else { return };
     let dialect = connection.assoc.dialect();
     let released = named.map(|psi| (psi, released(psi).unwrap_or_else(|| not_switched(dialect)))).collect();
-    let next_hop = ctx.ue.security.as_mut().and_then(|s| s.advance());
+    // The source may have handed the UE over under its former key or the renewed one. A gNB takes
+    // the renewed one into use (TS 33.501 6.9.2.3.2), an eNB is requested to do so afterwards.
+    let (security, ran) = (ctx.ue.security.as_mut(), connection.ran);
+    let next_hop = match ran {
+        RanContext::Rekeying { former: Some(former), .. } => Some(former),
+        RanContext::Rekeying { former: None, .. } => security.map(|security| security.renewed_hop()),
+        _ => security.and_then(|security| security.advance()),
+    };
+    let is_renewed = matches!(ran, RanContext::Rekeying { former: None, .. });
     let (false, Some(next_hop)) = (switched.is_empty(), next_hop) else {
         ctx.note(Note::Failed(Kind::PathSwitch, 0));
         let (ids, cause) = ((connection.amf_id, connection.ran_id), Cause::transport(not_switched_cause()));
@@ -178,6 +194,7 @@ fn switched(ctx: &mut StepContext<'_, '_>) {
     let answer = PathSwitchAnswer {
         capability: switching.mismatch.then_some(ctx.ue.security_capability),
         next_hop,
+        is_renewed,
         switched,
         released,
         ambr: ctx.ue.ambr(),
@@ -187,6 +204,11 @@ fn switched(ctx: &mut StepContext<'_, '_>) {
     };
     let pdu = messages::path_switch_acknowledge(&connection, answer);
     ctx.send(|_| pdu);
+    if is_renewed && let Some(connection) = &mut ctx.ue.connection {
+        connection.ran = RanContext::SetUp;
+    } else if ran.is_rekeying() {
+        context_setup::send_key(ctx, None);
+    }
     ctx.note(Note::Succeeded(Kind::PathSwitch, switching.started));
 }
 

@@ -2,7 +2,9 @@
 
 use super::messages::{MappedCommand, PathSwitchAnswer, Request, RequestedSession};
 use crate::amf::context::{Connection, NextHop};
-use crate::amf::n2::{Cause, SessionItems, allowed_nssai, ambr_to, capability_to, encode, plmn_to, snssai_to};
+use crate::amf::n2::{
+    Cause, SessionItems, allowed_nssai, ambr_to, capability_to, encode, masked_imeisv, plmn_to, snssai_to,
+};
 use crate::smf;
 use vireo_types::{AmfUeNgapId, RanUeNgapId};
 use vireo_wire::ngap::{self, Message, *};
@@ -14,7 +16,7 @@ fn security_context(next_hop: NextHop) -> SecurityContext<'static> {
 /// Encodes PATH SWITCH REQUEST ACKNOWLEDGE (9.2.3.9). Each session has its transfer: Path Switch
 /// Request Acknowledge Transfer, or Unsuccessful Transfer.
 pub fn path_switch_acknowledge(connection: &Connection, answer: PathSwitchAnswer<'_>) -> Vec<u8> {
-    let PathSwitchAnswer { capability, next_hop, switched, released, allowed, information, .. } = answer;
+    let PathSwitchAnswer { capability, next_hop, is_renewed, switched, released, allowed, information, .. } = answer;
     let item =
         |(psi, transfer): (u8, Vec<u8>)| PDUSessionResourceSwitchedItem::new(PDUSessionID(psi), transfer.into(), None);
     let switched = PDUSessionResourceSwitchedList(switched.into_iter().map(item).collect());
@@ -32,6 +34,10 @@ pub fn path_switch_acknowledge(connection: &Connection, answer: PathSwitchAnswer
             ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, UESecurityCapabilities(capability))?);
         }
         ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, SecurityContext(security_context(next_hop)))?);
+        if is_renewed {
+            let mark = NewSecurityContextInd::R_true;
+            ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, NewSecurityContextInd(mark))?);
+        }
         ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, PDUSessionResourceSwitchedList(switched))?);
         if !released.0.is_empty() {
             ies.push(build_ngap_ie!(PathSwitchRequestAcknowledge, PDUSessionResourceReleasedListPSAck(released))?);
@@ -135,8 +141,11 @@ pub fn handover_request(amf_id: AmfUeNgapId, request: Request<'_>) -> Vec<u8> {
         ies.extend([
             build_ngap_ie!(HandoverRequest, PDUSessionResourceSetupListHOReq(sessions))?,
             build_ngap_ie!(HandoverRequest, AllowedNSSAI(allowed_nssai(request.allowed)))?,
-            build_ngap_ie!(HandoverRequest, SourceToTarget_TransparentContainer(source))?,
         ]);
+        if let Some(imeisv) = request.information.masked_imeisv.map(masked_imeisv) {
+            ies.push(build_ngap_ie!(HandoverRequest, MaskedIMEISV(imeisv))?);
+        }
+        ies.push(build_ngap_ie!(HandoverRequest, SourceToTarget_TransparentContainer(source))?);
         if let Some(restrictions) = &request.information.restrictions {
             ies.push(build_ngap_ie!(HandoverRequest, MobilityRestrictionList(restrictions.encode()))?);
         }

@@ -20,9 +20,9 @@ pub(super) fn next_page(epoch: Instant, tmsi: Tmsi, drx: ExtendedDrx, now: Insta
     let (hashed, parts) = start_values(tmsi, drx);
     let (remainder, part) = (hashed % cycle, hashed / cycle % parts);
     let elapsed = now.0.saturating_sub(epoch.0);
-    // A window may extend over the two hyperframes that follow its own.
-    let first = (elapsed / HYPERFRAME.0).saturating_sub(2);
-    for number in first..first + 2 * cycle + 3 {
+    // A window of up to 40.96 s may extend over the four hyperframes that follow its own.
+    let first = (elapsed / HYPERFRAME.0).saturating_sub(4);
+    for number in first..first + 2 * cycle + 5 {
         if number % HYPERFRAMES % cycle != remainder {
             continue;
         }
@@ -65,7 +65,8 @@ mod tests {
         let hashed = u64::from(hashed_id(tmsi));
         let eutra = (1..=13).map(|cycle| (ExtendedDrx { cycle, window: 1 }, hashed >> 22, 4));
         let nr = (3..=12).map(|cycle| (ExtendedDrx { cycle, window: 1 }.in_nr(), hashed >> 19, 8));
-        for (drx, hashed, parts) in eutra.chain(nr) {
+        let long = nr.clone().skip(2).map(|(drx, hashed, parts)| (drx.with_long_window(Some(31)), hashed, parts));
+        for (drx, hashed, parts) in eutra.chain(nr).chain(long) {
             let frames = drx.hyperframes().expect("a cycle");
             let (mut now, mut last) = (EPOCH + Duration::from_secs(123_456), None);
             while next_page(EPOCH, tmsi, drx, now) == now {
@@ -81,8 +82,9 @@ mod tests {
                 assert_eq!(offset % HYPERFRAME.0, part * (HYPERFRAME.0 / parts), "start of the window");
                 assert!(page >= now && last.is_none_or(|last| start.0 - last <= frames * HYPERFRAME.0 * 2));
                 // The window is open: the page is for now.
-                let open = start + Duration::from_millis(1000);
-                assert_eq!(next_page(EPOCH, tmsi, drx, open), open);
+                for open in [Duration::from_millis(1000), Duration(drx.window().0 - 1_000_000)] {
+                    assert_eq!(next_page(EPOCH, tmsi, drx, start + open), start + open);
+                }
                 (now, last) = (start + drx.window(), Some(start.0));
             }
         }
@@ -99,6 +101,6 @@ mod tests {
         let expected: Vec<_> = [None; 3].into_iter().chain(windows).chain([None; 3]).collect();
         assert_eq!(frames, expected);
         let drx = ExtendedDrx::from_octet(0x35).in_nr();
-        assert_eq!((drx.octet(), drx.window(), drx.is_nr()), (0x35, Duration::from_millis(5120), true));
+        assert_eq!((drx.octets(), drx.window(), drx.is_nr()), (vec![0x35], Duration::from_millis(5120), true));
     }
 }

@@ -14,9 +14,10 @@ pub use state::Paging;
 
 use crate::amf::context::{Retry, UeContext};
 use crate::amf::procedures::common::{areas, user_plane};
+use crate::amf::s1;
 use crate::smf::{Input, SmContext};
 use crate::step::{Effect, Kind, Note, StepContext};
-use vireo_types::{Dialect, Instant, Tmsi};
+use vireo_types::{AssocId, Dialect, Instant, Tmsi};
 
 /// Number of repeats of a page that waits for the paging time window of the UE.
 const NOT_SENT_YET: u8 = u8::MAX;
@@ -60,23 +61,27 @@ fn page(ctx: &mut StepContext<'_, '_>, attempt: u8) {
     let (dialect, area) = (ue.dialect(), &reachability.area);
     let priority = priority(ue, env.config.paging.priority_levels);
     let intended = env.config.timers.retransmissions.saturating_add(1);
-    let recommended = nr::recommended(&reachability);
-    let page = nr::Page { priority, attempts: (attempt, intended), recommended: recommended.as_ref() };
-    let pdus: Vec<_> = match dialect {
+    let attempts = (attempt, intended);
+    let (pdus, recommended): (Vec<Vec<u8>>, Vec<AssocId>) = match dialect {
         Dialect::Nr => {
+            let information = nr::recommended(&reachability);
+            let page = nr::Page { priority, attempts, recommended: information.as_ref() };
             let tmsis = [ue.identity.tmsi, ue.identity.old_tmsi].into_iter().flatten();
-            tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, &reachability, page)).collect()
+            let pdus = tmsis.map(|tmsi| nr::paging(env.config.guami(), tmsi, &reachability, page)).collect();
+            (pdus, information.iter().flat_map(|information| nr::nodes(information, env.ran)).collect())
         }
         Dialect::Eps => {
+            let information = eps::recommended(&reachability);
+            let page = s1::Page { priority, attempts, recommended: information.as_ref() };
             let gutis = ue.identity.gutis_of_eps(env.config);
-            gutis.map(|guti| eps::paging(guti, ue.identity.supi, &reachability, priority)).collect()
+            let pdus = gutis.map(|guti| eps::paging(guti, ue.identity.supi, &reachability, page)).collect();
+            (pdus, information.iter().flat_map(|information| eps::nodes(information, env.ran)).collect())
         }
     };
     let mut nodes = env.ran.serving(area);
     nodes.retain(|assoc| assoc.dialect() == dialect);
     if attempt == 1 && intended > 1 && env.config.paging.last_node_first {
-        let targets = recommended.iter().flat_map(|information| nr::nodes(information, env.ran));
-        let mut first: Vec<_> = reachability.last_node.into_iter().chain(targets).collect();
+        let mut first: Vec<_> = reachability.last_node.into_iter().chain(recommended).collect();
         first.sort_unstable_by_key(|assoc| assoc.0);
         first.dedup();
         first.retain(|assoc| nodes.contains(assoc));

@@ -168,14 +168,16 @@ fn set_ciot(
     (ciot.service_gap, ciot.data_back_off) = (capability.sgc(), capability.cp_backoff());
 }
 
-/// Encodes EPS network feature support (9.9.3.12A): the CIoT EPS optimisations in use, and whether
-/// there are emergency bearer services. There is no IMS voice. A UE that supports dual connectivity
-/// with NR learns that it is restricted.
+/// Encodes EPS network feature support (9.9.3.12A): the CIoT EPS optimisations in use, whether
+/// there are emergency bearer services, and extended protocol configuration options, which a UE
+/// sends after it knows of their support. There is no IMS voice. A UE that supports dual
+/// connectivity with NR learns that it is restricted.
 fn feature_support(ctx: &StepContext<'_, '_>) -> NasEpsNetworkFeatureSupport {
     let CiotFeatures { without_pdn, control_plane } = ctx.ue.ciot();
     let support = NasEpsNetworkFeatureSupport::new(vec![0])
         .with_erw_opdn(without_pdn)
         .with_cp_ciot(control_plane)
+        .with_epco(true)
         .with_emc_bs(ctx.env.config.emergency(Dialect::Eps).is_some());
     match ctx.ue.security_capability.supports_dcnr() && ctx.ue.restricts_dcnr(ctx.env.config) {
         true => support.with_restrict_dcnr(true),
@@ -217,7 +219,7 @@ impl GrantedPowerSaving {
             t3412: periodic
                 .and_then(|seconds| timer_3(seconds.into()))
                 .map(|octet| NasT3412ExtendedValue::new(vec![octet])),
-            extended_drx: paging.extended_drx.map(|drx| NasExtendedDrxParameters::new(vec![drx.octet()])),
+            extended_drx: paging.extended_drx.map(|drx| NasExtendedDrxParameters::new(drx.octets())),
         }
     }
 }
@@ -296,10 +298,9 @@ pub fn on_information_response(attach: Registering, m: &NasEsmInformationRespons
     if m.access_point_name.is_some() {
         connect.access_point_name = m.access_point_name.clone();
     }
-    if m.protocol_configuration_options.is_some() {
+    // One of the two IEs replaces both: the answer is in that of the latest options.
+    if m.protocol_configuration_options.is_some() || m.extended_protocol_configuration_options.is_some() {
         connect.protocol_configuration_options = m.protocol_configuration_options.clone();
-    }
-    if m.extended_protocol_configuration_options.is_some() {
         connect.extended_protocol_configuration_options = m.extended_protocol_configuration_options.clone();
     }
     let esm = NasEpsMessage::new_esm(*connect, 0, own).encode().unwrap_or_else(|_| esm.clone());
@@ -413,6 +414,19 @@ pub fn end_incomplete(ctx: &mut StepContext<'_, '_>) {
         ctx.note(Note::Failed(attach.request.kind.counted(), 0));
         guti::confirm(ctx);
         end_of_registration::end(ctx);
+    }
+}
+
+/// Ends an attach whose UE has rejected the bearer of ATTACH ACCEPT (6.4.1.4). The accept would be
+/// repeated with a bearer that has ended.
+pub fn end_without_bearer(ctx: &mut StepContext<'_, '_>) {
+    if ctx.ue.ciot().without_pdn || ctx.ue.sessions.iter().any(SmContext::remains) {
+        return;
+    }
+    let awaits = |procedure: &mut Procedure| matches!(procedure, Procedure::Registration(r) if r.is_accepted_attach());
+    if let Some(Procedure::Registration(attach)) = ctx.ue.procedure.take_if(awaits) {
+        ctx.note(Note::Failed(attach.request.kind.counted(), 0));
+        abandon(ctx);
     }
 }
 

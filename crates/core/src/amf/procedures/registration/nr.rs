@@ -123,7 +123,9 @@ pub fn set_paging(ctx: &mut StepContext<'_, '_>, message: &NasRegistrationReques
     let (drx, mut saving) = requested_paging(message);
     // The codings of cycle and window are those of the RAT (TS 24.008 table 10.5.5.32).
     let is_eutra = ctx.ue.connection.is_some_and(|connection| ctx.env.ran.is_ng_enb(connection.assoc));
-    saving.extended_drx = saving.extended_drx.map(|drx| if is_eutra { drx } else { drx.in_nr() });
+    let long = message.requested_extended_drx_parameters.as_ref().and_then(|ie| ie.value.get(1)).copied();
+    let in_nr = |drx: ExtendedDrx| drx.in_nr().with_long_window(long);
+    saving.extended_drx = saving.extended_drx.map(|drx| if is_eutra { drx } else { in_nr(drx) });
     ctx.ue.reachability.paging.drx = drx;
     // 5.3.6, 5.3.16: a UE has to be reachable that registers for emergency services alone, or has
     // an emergency session.
@@ -152,7 +154,7 @@ fn add_paging(message: &mut NasRegistrationAccept, paging: &PagingInfo) {
     message.negotiated_drx_parameters =
         paging.drx_in(Dialect::Nr).map(|drx| NasFGsDrxParameters::new(vec![drx as u8 + 1]));
     message.negotiated_extended_drx_parameters =
-        paging.extended_drx.map(|drx| NasExtendedDrxParameters::new(vec![drx.octet()]));
+        paging.extended_drx.map(|drx| NasExtendedDrxParameters::new(drx.octets()));
     if let Some(PowerSaving { active_s, .. }) = paging.power_saving {
         message.mico_indication = Some(NasMicoIndication::from_flags(false, false));
         let timer = (active_s > 0).then(|| NasGprsTimer3::from_seconds(active_s.into()).ok());

@@ -86,7 +86,7 @@ pub(super) fn emergency(ctx: &StepContext<'_, '_>) -> Slices {
     Slices { allowed: all.filter(|s| is_here(s) && has_network(s)).take(1).collect(), ..Slices::default() }
 }
 
-/// Returns true if no RAN node in the tracking area lacks a slice of the allowed NSSAI.
+/// Returns true if the tracking area has all slices of the allowed NSSAI.
 pub(super) fn supports(ctx: &StepContext<'_, '_>, tai: Tai) -> bool {
     !ctx.env.ran.misses(tai, &ctx.ue.allowed)
 }

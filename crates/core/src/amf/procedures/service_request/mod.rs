@@ -9,7 +9,7 @@ mod state;
 pub use super::common::service::RequestedService as Request;
 pub use state::ServiceRequestPending;
 
-use crate::amf::context::{PendingServiceAccept, Procedure, RanContext, UeContext};
+use crate::amf::context::{PendingServiceAccept, Procedure, UeContext};
 use crate::amf::n2::{Cause, SessionSetup};
 use crate::amf::procedures::common::{areas, context_setup, emm, end_of_registration, smf_requests, user_plane};
 use crate::step::{Kind, Note, StepContext};
@@ -61,7 +61,7 @@ pub fn begin(ctx: &mut StepContext<'_, '_>, request: Request) -> Option<ServiceR
 /// Ends a service request on a connection that had a UE context before: the set-up of sessions
 /// there has answers of its own (TS 24.501 5.6.1.1, of a UE in 5GMM-CONNECTED mode).
 fn in_progress(ctx: &mut StepContext<'_, '_>, serving: ServiceRequestPending) -> Option<ServiceRequestPending> {
-    if ctx.ue.connection.is_none_or(|connection| connection.ran != RanContext::SetUp) {
+    if ctx.ue.connection.is_none_or(|connection| !connection.ran.is_set_up()) {
         return Some(serving);
     }
     on_context_setup(ctx, serving);

@@ -54,8 +54,9 @@ pub fn uplink(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: &Na
         }
         NasEsmMessage::PdnDisconnectRequest(request) => {
             let linked = request.linked_eps_bearer_identity.value & 0x0f;
-            let live = ctx.ue.sessions.iter().filter(|session| session.is_live()).count();
-            if live == 1 && !ctx.ue.ciot().without_pdn && ctx.ue.session(linked).is_some() {
+            let mut remaining = ctx.ue.sessions.iter().filter(|session| session.remains());
+            let is_last = remaining.next().is_some_and(|session| session.id() == linked) && remaining.next().is_none();
+            if is_last && !ctx.ue.ciot().without_pdn {
                 // The UE must detach to end its last PDN connection (6.5.2.4), unless it may be
                 // without.
                 return reject(ctx, header, message, EsmCause::LastPdnDisconnectionNotAllowed);

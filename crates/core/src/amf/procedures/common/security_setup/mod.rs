@@ -330,10 +330,11 @@ impl SecuritySetup {
             false if ctx.env.config.security.key_lifetime.time == Duration(0) => Instant::default(),
             false => ctx.now(),
         };
+        let former = context_setup::former_hop(ctx);
         ctx.ue.security = Some(keys);
         ctx.secure_exchange();
         ctx.ue.security_capability = self.capability;
-        context_setup::renew_key(ctx);
+        context_setup::renew_key(ctx, former);
         session_conversion::convert(ctx);
         if pei.is_some() {
             ctx.ue.identity.pei = pei;
