@@ -138,7 +138,7 @@ impl Balancer {
             stale: Duration(setup.report_every.0.saturating_mul(STALE)),
             misses: MISSES,
             endpoints: Vec::new(),
-            several: false,
+            has_other_balancers: false,
         };
         let mut balancer = Balancer {
             machine: BalancerMachine::new(settings, Instant(0)),

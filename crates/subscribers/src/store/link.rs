@@ -207,7 +207,7 @@ impl Link {
             Location::Postgres(_) => {
                 self.marks = true;
                 let path = self.location.shown();
-                self.run(mark).await.map_err(|e| StoreError::from_sqlx(&path, e))
+                self.run(lock_as_core).await.map_err(|e| StoreError::from_sqlx(&path, e))
             }
         }
     }

@@ -171,7 +171,7 @@ impl ReplicaStore {
 
     /// Returns the stored form of a UE whose procedures this host may serve.
     pub fn read_for_serving(&self, ltmsi: Ltmsi) -> Option<Vec<u8>> {
-        self.entry_for_serving(ltmsi).and_then(ReplicaEntry::record)
+        self.entry_for_serving(ltmsi).and_then(ReplicaEntry::encoded_context)
     }
 
     fn entry_for_serving(&self, ltmsi: Ltmsi) -> Option<&ReplicaEntry> {

@@ -251,7 +251,7 @@ pub(super) fn release_request((mme, enb): (u32, u32)) -> Vec<u8> {
 }
 
 /// Returns UE CONTEXT RELEASE COMPLETE that recommends a macro eNB and a cell of it for paging.
-pub(super) fn release_complete((mme, enb): (u32, u32), recommended: u32) -> Vec<u8> {
+pub(super) fn release_complete_with_recommended((mme, enb): (u32, u32), recommended: u32) -> Vec<u8> {
     let cell = eutran_cgi(network(), EnbKind::Macro, recommended, 1).expect("a cell");
     let cell = RecommendedCellItem::new(cell, Some(9), None);
     let cell = build_s1ap_ie!(IGNORE RecommendedCellItem(cell)).expect("an item");

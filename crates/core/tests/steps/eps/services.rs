@@ -223,7 +223,7 @@ fn recommended_enb_and_cell_are_paged() {
     network.enb_releases = false;
     network.take_from_enb(&pdus::release_request(ids));
     network.mme_id = None;
-    network.take_from(0, &pdus::release_complete(ids, 0x12346));
+    network.take_from(0, &pdus::release_complete_with_recommended(ids, 0x12346));
     network.downlink_data();
     assert_eq!(pages(&network).0, [0, 1], "the last one, and the recommended one");
     let page = sent(&network, S1apPduKind::Initiating_Paging).expect("a page");

@@ -66,7 +66,7 @@ impl WorkerEnv for ProcessEnv {
             batch.punt(done, &self.channel);
             self.channel.post(batch.count() - done, pending);
             // The punt handler has the packets even if this process dies.
-            self.hold(0);
+            self.announce_packets(0);
             self.channel.wait();
         }
     }

@@ -44,7 +44,7 @@ impl RecordStore for RedisRecords {
         self.operations.reads += names.len() as u64;
         self.operations.round_trips += 1;
         let values: Vec<Value> = self.link.request(|connection| pipeline.query(connection))?;
-        values.into_iter().map(commands::found).collect()
+        values.into_iter().map(commands::decode_record).collect()
     }
 
     fn change(&mut self, changes: &[(Name, Change<'_>)]) -> Vec<Result<Version, RecordError>> {
