@@ -64,9 +64,9 @@ impl Balancer {
         }
     }
 
-    /// Refuses a message with a container of another RAN node. The host gets HANDOVER FAILURE as the
-    /// answer to a HANDOVER REQUEST. Without HANDOVER COMMAND, the source ends the handover by its
-    /// timer (TS 38.413 8.4.1.2, TS 36.413 8.4.1.2).
+    /// Refuses a message with a container of another RAN node. The host gets HANDOVER FAILURE as
+    /// the answer to a HANDOVER REQUEST. Without HANDOVER COMMAND, the source ends the handover by
+    /// its timer (TS 38.413 8.4.1.2, TS 36.413 8.4.1.2).
     pub(super) fn refuse_relayed(&mut self, assoc: AssocId, pdu: &[u8]) {
         self.metrics.fault(Fault::Limit);
         let octets = pdu.len();

@@ -184,7 +184,9 @@ fn update_far(sm: &SmContext, rule: &mut Builder<'_>) {
     match sm.downlink {
         None => rule.put(&buffer()),
         Some(tunnel) => rule.put(&ApplyAction::FORW).group(UpdateForwardingParameters::ID, |where_to| {
-            where_to.put(&DestinationInterface::ACCESS).put(&OuterHeaderCreation::gtpu(tunnel.teid, tunnel.address));
+            // No RAN node can have its packets forwarded to the control plane.
+            let to = if sm.is_over_nas() { DestinationInterface::CP_FUNCTION } else { DestinationInterface::ACCESS };
+            where_to.put(&to).put(&OuterHeaderCreation::gtpu(tunnel.teid, tunnel.address));
             if sm.end_marker {
                 where_to.put(&SmReqFlags::SNDEM);
             }

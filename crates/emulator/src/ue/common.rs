@@ -23,6 +23,9 @@ pub trait Dialect: fmt::Debug + Default {
     const TYPE_AT: usize;
     /// Procedure transaction identity of the session in a registration, 0 for none.
     const FIRST_PTI: u8;
+    /// True if PATH SWITCH REQUEST ACKNOWLEDGE can say that its key is of renewed NAS keys (TS 38.413
+    /// 9.2.3.9). In EPS it has the NH of the former ones then (TS 33.401 7.2.10).
+    const HAS_NEW_CONTEXT_INDICATOR: bool;
 
     /// Returns true for a message that is allowed without protection before secure exchange is
     /// established (TS 24.501 4.4.4.2, TS 24.301 4.4.4.2).
@@ -89,6 +92,8 @@ pub struct NasUe<D: Dialect> {
     pub(super) first_complete: Option<u32>,
     /// Last NH that a RAN node received since then.
     pub(super) hop: Option<Box<NextHop>>,
+    /// Next NH of the former keys, as long as the RAN node may not have the key of the present ones.
+    pub(super) former_hop: Option<Box<NextHop>>,
     pub(super) fault: Option<Fault>,
     /// Power saving of each registration, attach and update.
     pub(super) saving: Option<PowerSaving>,
@@ -115,6 +120,7 @@ impl<D: Dialect> NasUe<D> {
             access_count: 0,
             first_complete: None,
             hop: None,
+            former_hop: None,
             fault: None,
             saving: None,
             extended_drx: None,
@@ -285,7 +291,7 @@ impl<D: Dialect> NasUe<D> {
             |count: &u32| self.security.as_ref().and_then(|s| s.access_key(*count)).is_some_and(|own| own == key);
         let own = counts.find(is_own);
         match own {
-            Some(count) => (self.access_count, self.first_complete) = (count, None),
+            Some(count) => (self.access_count, self.first_complete, self.former_hop) = (count, None, None),
             None => out.events.push(Event::Violation(Violation::AccessKey)),
         }
         own.is_some()
@@ -293,12 +299,13 @@ impl<D: Dialect> NasUe<D> {
 
     /// Compares the NH that the RAN node of a handover received with the UE's NH of that chaining
     /// counter. The counter is 2 at the first handover of a connection (TS 33.501 6.9.2.3.3 note)
-    /// and 0 after 7.
+    /// and 0 after 7. A path switch may cross the renewal of the key.
     pub fn check_next_hop(&mut self, key: &[u8], chaining: u8, out: &mut UeOutput) {
         let last = self.hop.as_deref().copied();
         let own = self.security.as_ref().and_then(|security| security.next_hop(self.access_count, chaining, last));
         match own {
             Some(own) if own.nh == key => self.hop = Some(Box::new(own)),
+            _ if self.former_hop.take().is_some_and(|former| former.is(key, chaining)) => {}
             _ => out.events.push(Event::Violation(Violation::AccessKey)),
         }
     }
@@ -370,7 +377,10 @@ impl<D: Dialect> NasUe<D> {
         let mut plain = Vec::new();
         if let Some(mut security) = fresh {
             security.unprotect(message, &mut plain).map_err(|_| Violation::WrongMac)?;
-            self.security = Some(security);
+            let former = self.security.replace(security).filter(|_| !D::HAS_NEW_CONTEXT_INDICATOR);
+            let last = self.hop.as_deref().copied();
+            let next = |former: D::Security| former.next_hop(self.access_count, NextHop::next_chaining(last), last);
+            self.former_hop = former.and_then(next).map(Box::new);
             return Ok(true);
         }
         let security = self.security.as_mut().filter(|security| is_named(security)).ok_or(Violation::SecurityMode)?;

@@ -62,6 +62,7 @@ impl Dialect for Nr {
 
     const TYPE_AT: usize = 2;
     const FIRST_PTI: u8 = 0;
+    const HAS_NEW_CONTEXT_INDICATOR: bool = true;
 
     fn allowed_unprotected(kind: u8) -> bool {
         use kind::*;

@@ -130,6 +130,17 @@ pub struct NextHop {
 }
 
 impl NextHop {
+    /// Returns the chaining counter of the link after `last`.
+    pub(super) fn next_chaining(last: Option<NextHop>) -> u8 {
+        let number = last.map_or(2, |last| last.number + 1);
+        (number & 7) as u8
+    }
+
+    /// Returns true if the link has this key and chaining counter.
+    pub(super) fn is(&self, key: &[u8], chaining: u8) -> bool {
+        self.nh == key && self.number & 7 == u32::from(chaining)
+    }
+
     /// Returns the next link with chaining counter `ncc` (3 bits), from `last` on, including
     /// `last`. Without `last` the chain starts with `first`, the NH after K_gNB or K_eNB, which
     /// counts as 0 (TS 33.501 6.9.2.1.1, TS 33.401 7.2.8.1.1).

@@ -108,8 +108,10 @@ pub(crate) fn buffer_limit(rules: &Rules, ue: SessionAddress) -> Option<usize> {
 /// Returns the permitted source of the session's uplink packets: the destination of its downlink
 /// packets.
 fn peer_of(rules: &Rules) -> Option<PeerBinding> {
-    let access = |far: &&Far| far.forwards() && far.destination.is_none_or(|to| to == DestinationInterface::ACCESS);
-    let mut peers = rules.fars.iter().filter(access).filter_map(|far| far.tunnel.map(|tunnel| tunnel.address));
+    use DestinationInterface as To;
+    let is_towards_ue =
+        |far: &&Far| far.forwards() && matches!(far.destination, None | Some(To::ACCESS | To::CP_FUNCTION));
+    let mut peers = rules.fars.iter().filter(is_towards_ue).filter_map(|far| far.tunnel.map(|tunnel| tunnel.address));
     let first = peers.next()?;
     Some(if peers.all(|other| other == first) { PeerBinding::One(first) } else { PeerBinding::Known })
 }

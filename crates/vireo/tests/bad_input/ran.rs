@@ -106,12 +106,14 @@ impl Ran {
 
     /// Waits for a message of S1 with these first octets.
     pub(crate) fn expect_s1(&mut self, what: &str, head: [u8; 2]) {
+        let mut others = Vec::new();
         while let Some((_, octets)) = self.next(ANSWER) {
             if octets.starts_with(&head) {
                 return;
             }
+            others.push(hex::encode(octets));
         }
-        panic!("{what}: no answer (association up: {})", self.up);
+        panic!("{what}: no answer (association up: {}), only {others:?}", self.up);
     }
 
     /// As `set_up`, from another address.

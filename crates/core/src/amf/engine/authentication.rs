@@ -1,6 +1,6 @@
 //! Authentication of a UE: messages and events of the procedure that runs it.
 
-use super::network_deregistration;
+use super::{network_deregistration, termination};
 use crate::amf::context::{Procedure, RanContext};
 use crate::amf::n2::Cause;
 use crate::amf::procedures::authentication::{self, Authenticating, Next};
@@ -111,7 +111,7 @@ pub(super) fn on_modification_failure(ctx: &mut StepContext<'_, '_>, cause: &Cau
     let is_handed_over = matches!(cause, Cause::radioNetwork(CauseRadioNetwork::xn_handover_triggered));
     let can_switch = former.is_some() || ctx.ue.dialect() == Dialect::Nr;
     if !is_handed_over || !can_switch {
-        super::abort_procedure(ctx);
+        termination::abort_procedure(ctx);
         ctx.release(registration::network_release());
     }
 }

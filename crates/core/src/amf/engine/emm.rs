@@ -4,6 +4,7 @@ pub mod protection;
 
 use super::authentication::{self, secure};
 use super::nas::{AdmittedMessage, admit, on_configuration_update_complete, on_named, on_registration_complete, open};
+use super::termination;
 use crate::amf::context::Procedure;
 use crate::amf::n2::NasIdentity;
 use crate::amf::procedures::common::security_setup::eps;
@@ -221,7 +222,7 @@ fn esm(ctx: &mut StepContext<'_, '_>, header: &NasEsmHeader, message: NasEsmMess
         session::eps::uplink(ctx, header, &message, plain);
         if denies_bearer(&message) {
             registration::eps::end_without_bearer(ctx);
-            super::detach_without_bearer(ctx);
+            termination::detach_without_bearer(ctx);
         }
     } else {
         ctx.send_status_98();

@@ -3,6 +3,7 @@
 //! It also handles the messages that only handovers have.
 
 use super::nas::is_protected_by;
+use super::termination;
 use crate::amf::access;
 use crate::amf::context::Connection;
 use crate::amf::n2::{Cause, Fault, UeMessage};
@@ -104,7 +105,7 @@ pub(super) fn on_other_connection(
                 .as_ref()
                 .is_some_and(|h| h.changes_system() && h.target().is_some_and(|t| t.is_commanded()))
             {
-                super::abort_procedure(ctx);
+                termination::abort_procedure(ctx);
             }
             // HANDOVER REQUEST to an eNB had the UE-AMBR with bearers that it has not admitted.
             let before = ctx.ue.ambr_in(assoc.dialect());

@@ -11,6 +11,7 @@ mod nas;
 mod network_deregistration;
 mod smf_events;
 mod subscription;
+mod termination;
 
 use crate::Env;
 use crate::amf::access;
@@ -22,11 +23,12 @@ use crate::amf::procedures::{
 };
 use crate::amf::ran::{self, ResetItem};
 use crate::sba::{N1N2Transfer, PiggybackedSmContext, SessionNumber, SmfRequest, SmfResponse};
-use crate::smf::{Input, N2Sm, SmContext};
+use crate::smf::{Input, N2Sm};
 use crate::step::{Effect, Kind, Note, StepContext, StepOutput};
 use crate::subscription::{Ambr, AuthenticationError, AuthenticationVector, Subscription};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use termination::{abort_procedure, detach_without_bearer};
 use vireo_types::{AmfUeNgapId, AssocId, DeregistrationCause, Dialect, Ltmsi, NrCgi, RanUeNgapId, Seid, Snssai, Tai};
 use vireo_wire::gtpu;
 use vireo_wire::nas::GmmCause;
@@ -633,17 +635,6 @@ fn radio_capability(ctx: &mut StepContext<'_, '_>, own: RadioCapability, other: 
     ctx.ue.store_radio_capability(coding, own, other);
 }
 
-/// Detaches a UE of EPS that has no bearer any more, and has it attach again (TS 23.401 5.4.4.1,
-/// 5.5.1.1.2 step 6).
-fn detach_without_bearer(ctx: &mut StepContext<'_, '_>) {
-    let needs_one = ctx.ue.dialect() == Dialect::Eps && !ctx.ue.ciot().without_pdn;
-    let has_none = needs_one && !ctx.ue.sessions.iter().any(SmContext::remains);
-    if has_none && ctx.ue.is_registered() && ctx.ue.procedure.is_none() {
-        let procedure = deregistration::by_network(ctx, true, None);
-        ctx.ue.procedure = procedure.map(Procedure::Deregistration);
-    }
-}
-
 /// Handles a NAS message of the connected UE.
 fn uplink_nas(ctx: &mut StepContext<'_, '_>, nas: &[u8]) {
     match ctx.ue.dialect() {
@@ -685,22 +676,6 @@ fn on_connection_loss(ctx: &mut StepContext<'_, '_>) {
     procedures::handover::abort(ctx);
     abort_procedure(ctx);
     an_release::on_release(ctx);
-}
-
-/// Ends the procedure in progress after the loss of its connection or its purpose.
-fn abort_procedure(ctx: &mut StepContext<'_, '_>) {
-    match ctx.ue.procedure.take() {
-        Some(Procedure::Registration(registering)) => {
-            registration::on_connection_lost(ctx, &registering);
-        }
-        Some(Procedure::ServiceRequest(_)) => service_request::on_setup_failure(ctx),
-        Some(Procedure::Deregistration(deregistering)) => deregistration::on_accept(ctx, deregistering),
-        Some(Procedure::ConfigurationUpdate(updating)) => configuration_update::abort(ctx, updating),
-        Some(Procedure::Authentication(_)) => procedures::authentication::abort(ctx),
-        // Paging has no connection to lose.
-        Some(paging @ Procedure::Paging(_)) => ctx.ue.procedure = Some(paging),
-        None => {}
-    }
 }
 
 /// Handles a message on N4: PFCP, or a G-PDU with a packet for the UE.

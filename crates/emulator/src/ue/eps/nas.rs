@@ -58,6 +58,7 @@ impl Dialect for Eps {
 
     const TYPE_AT: usize = 1;
     const FIRST_PTI: u8 = ATTACH_PTI;
+    const HAS_NEW_CONTEXT_INDICATOR: bool = false;
 
     fn allowed_unprotected(kind: u8) -> bool {
         use kind::*;
