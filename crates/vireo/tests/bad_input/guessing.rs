@@ -93,8 +93,8 @@ fn guessed_short_macs_are_refused() {
         number += 1;
         enb.send(1, &service_request(number, tmsi, number as u16));
         // SERVICE REJECT, and UE CONTEXT RELEASE COMMAND.
-        enb.expect_s1("a service request", [0x00, 11]);
-        enb.expect_s1("a rejected UE", [0x00, 23]);
+        enb.expect_s1(&format!("service request {number}"), [0x00, 11]);
+        enb.expect_s1(&format!("rejected UE {number}"), [0x00, 23]);
     };
     // An S-TMSI of no UE is no guess.
     for _ in 0..2 * GUESSES {

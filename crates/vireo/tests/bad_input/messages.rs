@@ -15,11 +15,20 @@ pub(crate) fn ng_setup(gnb: u32) -> Vec<u8> {
     ng_setup_with(gnb, network(), &[helpers::s_nssai(1, None)])
 }
 
-/// Returns pycrate's S1 SETUP REQUEST: TAC 1.
+/// Returns the S1 SETUP REQUEST of a macro eNB in TAC 1.
 pub(crate) fn s1_setup() -> Vec<u8> {
-    let golden = include_str!("../../../../tests/reference/golden_eps.txt");
-    let line = golden.lines().find_map(|line| line.strip_prefix("S1SetupRequest ")).expect("a golden");
-    hex::decode(line).expect("octets")
+    use vireo_wire::s1ap::*;
+    let plmn = PLMNidentity(TBCDSTRING([0x99, 0xf9, 0x07]));
+    let area = SupportedTAsItem::new(TAC([0, 1]), BPLMNs(vec![plmn]), None);
+    let pdu = build_s1ap!(
+        InitiatingMessage,
+        S1Setup,
+        S1SetupRequest,
+        Global_ENB_ID(helpers::global_enb_id(plmn, helpers::EnbKind::Macro, 0x12345).expect("20 bits")),
+        SupportedTAs(SupportedTAs(vec![area])),
+        DefaultPagingDRX(PagingDRX::v128),
+    );
+    pdu.and_then(|pdu| pdu.encode()).expect("it encodes")
 }
 
 /// Returns an NG SETUP REQUEST with another network or other slices.

@@ -139,7 +139,8 @@ impl Ran {
     /// (TS 38.413 8.7.6, 8.7.7), which the core sends under load and which answer nothing.
     pub(crate) fn next(&mut self, wait: Duration) -> Option<(u16, Vec<u8>)> {
         let deadline = Instant::now() + wait;
-        std::iter::from_fn(|| self.any(deadline)).find(|(_, octets)| !is_load(octets))
+        let is_ngap = self.ppid == NGAP;
+        std::iter::from_fn(|| self.any(deadline)).find(|(_, octets)| !(is_ngap && is_load(octets)))
     }
 
     /// Returns any message until the deadline.
