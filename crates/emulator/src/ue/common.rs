@@ -23,8 +23,8 @@ pub trait Dialect: fmt::Debug + Default {
     const TYPE_AT: usize;
     /// Procedure transaction identity of the session in a registration, 0 for none.
     const FIRST_PTI: u8;
-    /// True if PATH SWITCH REQUEST ACKNOWLEDGE can say that its key is of renewed NAS keys (TS 38.413
-    /// 9.2.3.9). In EPS it has the NH of the former ones then (TS 33.401 7.2.10).
+    /// True if PATH SWITCH REQUEST ACKNOWLEDGE can say that its key is of renewed NAS keys (TS
+    /// 38.413 9.2.3.9). In EPS it has the NH of the former ones then (TS 33.401 7.2.10).
     const HAS_NEW_CONTEXT_INDICATOR: bool;
 
     /// Returns true for a message that is allowed without protection before secure exchange is
@@ -92,7 +92,7 @@ pub struct NasUe<D: Dialect> {
     pub(super) first_complete: Option<u32>,
     /// Last NH that a RAN node received since then.
     pub(super) hop: Option<Box<NextHop>>,
-    /// Next NH of the former keys, as long as the RAN node may not have the key of the present ones.
+    /// Next NH of the former keys, as long as the RAN node may lack the key of the present ones.
     pub(super) former_hop: Option<Box<NextHop>>,
     pub(super) fault: Option<Fault>,
     /// Power saving of each registration, attach and update.
