@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Maximum wait for another process's transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5_000 });
 /// Maximum time to connect to PostgreSQL.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 1_000 } else { 3_000 });
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum time of one statement in PostgreSQL. It is longer than [`BUSY_TIMEOUT`].
 const STATEMENT_TIMEOUT: Duration = Duration::from_millis(if cfg!(test) { 1_000 } else { 10_000 });
 /// Time after a failed connection in which no other one is tried, so that requests are refused at

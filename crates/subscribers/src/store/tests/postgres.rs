@@ -82,7 +82,7 @@ fn silent_server_fails_in_time() {
     let silent = store.get(subscriber(0).supi).expect_err("silent").to_string();
     assert!(silent.contains("no answer within"), "{silent}");
     assert!(matches!(store.add(&subscriber(0)), Err(StoreError::Unreachable { .. })));
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
     server.signal("-CONT");
     std::thread::sleep(Duration::from_millis(600));
     store.add(&subscriber(0)).expect("added");
