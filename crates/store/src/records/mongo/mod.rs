@@ -172,7 +172,7 @@ impl MongoRecords {
             Err(Failure::Record(RecordError::OutcomeUnknown("it takes longer than is waited for".into())))
         });
         match &answer {
-            Err(Failure::Record(RecordError::Down(_) | RecordError::OutcomeUnknown(_))) => self.pause.failed(),
+            Err(Failure::Record(RecordError::Down(_) | RecordError::OutcomeUnknown(_))) => self.pause.extend(),
             _ => self.pause.reset(),
         }
         answer
@@ -271,7 +271,7 @@ impl MongoRecords {
         }
         match works {
             Some(true) => self.pause.reset(),
-            Some(false) => self.pause.failed(),
+            Some(false) => self.pause.extend(),
             None => {}
         }
         results
