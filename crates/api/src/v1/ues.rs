@@ -436,7 +436,8 @@ async fn relocate(
 /// The RAN node of a connected UE reports the cell (TS 38.413 8.12.1, TS 36.413 8.11.1). The UE
 /// then shows it. An idle UE is not paged.
 #[utoipa::path(post, path = "/v1/ues/{supi}/locate", tag = "ues", security(("bearer" = ["operate"])),
-    params(("supi" = String, Path, description = "`imsi-` and digits, or digits")),
+    params(("supi" = String, Path, pattern = "^(imsi-)?[0-9]{6,15}$",
+        description = "`imsi-` and digits, or digits")),
     responses((status = 202, description = "The request is sent"),
         (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]

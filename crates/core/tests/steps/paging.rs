@@ -370,6 +370,21 @@ fn page_has_priority_of_session() {
     assert_eq!(paged_nodes(&lab), (vec![0], None));
 }
 
+/// Returns a network that grants extended DRX, and a registered UE at a gNB or ng-eNB. Messages are
+/// not ciphered.
+fn with_extended_drx(is_ng_enb: bool) -> Lab {
+    let mut lab = Lab::new();
+    lab.config.security.ciphering = vec![vireo_wire::security::CipheringAlgorithm::NEA0];
+    lab.config.paging.power_saving.extended_drx = Some(Instant(0));
+    if is_ng_enb {
+        let plmn = lab.gnbs[0].config().tai.plmn;
+        let id = RanNodeId::NgEnb(EnbId { plmn, kind: EnbKind::Macro, id: 1 });
+        lab.nodes.0[0].1.as_mut().expect("a node").id = id;
+    }
+    lab.register();
+    lab
+}
+
 /// TS 24.501 5.3.16: granted in E-UTRA and NR. The page waits for the window of the RAT, and has
 /// its cycle and window.
 #[test]
@@ -377,15 +392,7 @@ fn extended_drx_delays_page() {
     use vireo_core::amf::context::ExtendedDrx;
     use vireo_wire::ngap::*;
     for is_ng_enb in [true, false] {
-        let mut lab = Lab::new();
-        lab.config.security.ciphering = vec![vireo_wire::security::CipheringAlgorithm::NEA0];
-        lab.config.paging.power_saving.extended_drx = Some(Instant(0));
-        if is_ng_enb {
-            let plmn = lab.gnbs[0].config().tai.plmn;
-            let id = RanNodeId::NgEnb(EnbId { plmn, kind: EnbKind::Macro, id: 1 });
-            lab.nodes.0[0].1.as_mut().expect("a node").id = id;
-        }
-        lab.register();
+        let mut lab = with_extended_drx(is_ng_enb);
         lab.session(1);
         let tmsi = lab.context().and_then(|ue| ue.identity.tmsi).expect("a 5G-TMSI");
         let guti = [&[0, 11, 0xf2, 0x99, 0xf9, 0x07, 2, 0, 0x40][..], &tmsi.0.to_be_bytes()].concat();
@@ -430,15 +437,7 @@ fn long_window_of_nr_is_granted() {
     use vireo_core::amf::context::ExtendedDrx;
     use vireo_wire::ngap::*;
     for is_ng_enb in [true, false] {
-        let mut lab = Lab::new();
-        lab.config.security.ciphering = vec![vireo_wire::security::CipheringAlgorithm::NEA0];
-        lab.config.paging.power_saving.extended_drx = Some(Instant(0));
-        if is_ng_enb {
-            let plmn = lab.gnbs[0].config().tai.plmn;
-            let id = RanNodeId::NgEnb(EnbId { plmn, kind: EnbKind::Macro, id: 1 });
-            lab.nodes.0[0].1.as_mut().expect("a node").id = id;
-        }
-        lab.register();
+        let mut lab = with_extended_drx(is_ng_enb);
         let tmsi = lab.context().and_then(|ue| ue.identity.tmsi).expect("a 5G-TMSI");
         let guti = [&[0, 11, 0xf2, 0x99, 0xf9, 0x07, 2, 0, 0x40][..], &tmsi.0.to_be_bytes()].concat();
         let update = [&[0x7e, 0, 0x41, 0x0a][..], &guti, &[0x2e, 2, 0xf0, 0x70, 0x6e, 2, 0x37, 0x18]].concat();

@@ -131,9 +131,9 @@ fn ambr(pdu: &S1APPDU<'_>) -> Option<(u64, u64)> {
     Some((ambr.ue_aggregate_maximum_bit_rate_dl.0, ambr.ue_aggregate_maximum_bit_rate_ul.0))
 }
 
-/// The UE-AMBR is the sum of the APN-AMBRs, up to the subscribed one (TS 23.401 4.7.3).
-#[test]
-fn ue_ambr_follows_bearers() {
+/// Returns a network with an attached UE: its UE-AMBR is 50 and 9 Mbit/s, and its two APN-AMBRs are
+/// 30 and 5, and 30 and 2 Mbit/s (downlink and uplink).
+fn with_rates() -> Network {
     let mut network = Network::new();
     let rates = |downlink_bps, uplink_bps| Ambr { uplink_bps, downlink_bps };
     network.subscription.ambr = rates(50_000_000, 9_000_000);
@@ -141,6 +141,13 @@ fn ue_ambr_follows_bearers() {
     network.subscribe("ims");
     network.subscription.slices[0].dnns[1].ambr = rates(30_000_000, 2_000_000);
     network.attach();
+    network
+}
+
+/// The UE-AMBR is the sum of the APN-AMBRs, up to the subscribed one (TS 23.401 4.7.3).
+#[test]
+fn ue_ambr_follows_bearers() {
+    let mut network = with_rates();
     let setup = sent(&network, S1apPduKind::Initiating_InitialContextSetup).expect("a set-up");
     assert_eq!(ambr(&setup), Some((30_000_000, 5_000_000)));
     network.connect(2, Some("ims"));
@@ -168,13 +175,7 @@ fn ue_ambr_follows_bearers() {
 /// refused bearer.
 #[test]
 fn refused_erab_rejects_connection() {
-    let mut network = Network::new();
-    let rates = |downlink_bps, uplink_bps| Ambr { uplink_bps, downlink_bps };
-    network.subscription.ambr = rates(50_000_000, 9_000_000);
-    network.subscription.slices[0].dnns[0].ambr = rates(30_000_000, 5_000_000);
-    network.subscribe("ims");
-    network.subscription.slices[0].dnns[1].ambr = rates(30_000_000, 2_000_000);
-    network.attach();
+    let mut network = with_rates();
     network.refused_erab = Some(6);
     network.connect(2, Some("ims"));
     let setup = sent(&network, S1apPduKind::Initiating_E_RABSetup).expect("a set-up");
